@@ -2,19 +2,18 @@
 
 use crate::common;
 use crate::exit::{Failure, Result};
-use crate::recording::{self, Input, SymbolFiles};
+use crate::recording::functions::FunctionArgs;
+use crate::recording::{self, FilterArgs, Input, SymbolFiles};
 use crate::stat;
 use crate::term::foreign::width;
 use crate::term::glyphs::{self, Glyphs, shorten};
 use crate::term::number;
-use crate::term::out::{Out, wants_colours};
+use crate::term::out::{Out, say, wants_colours};
 use crate::term::table::{Cell, Column, Side, Table, paint, wrap};
 use anstyle::{AnsiColor, Style};
 use clap::ColorChoice;
-use perfuse_data::Event;
-use perfuse_data::replay::Replay;
 use perfuse_diff::{Line, Method, Named, Report, Verdict, Weights, by_function, of_recordings};
-use perfuse_profile::{Frames, Key, LocalSymbols, Names, Plan, Profile, Reading, View, ViewPlan};
+use perfuse_profile::{Frames, Key, LocalSymbols, Names, Plan, Profile, View, ViewPlan};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -23,7 +22,7 @@ const AFTER: &str = "\
 Examples:
   perfuse diff                             perf.data.old and perf.data
   perfuse diff before.data after.data
-  perfuse diff -s dso,symbol a.data b.data
+  perfuse diff -s dso,symbol a.data b.data c.data
   perfuse diff --markdown a.data b.data    a table for a pull request
 
 Two recordings tell shares: a function whose share has grown is not slower if all others have become faster. The \
@@ -35,12 +34,16 @@ Rounds are the better evidence.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER)]
 pub(crate) struct Args {
-    /// The recording before and the one after [default: perf.data.old perf.data; of one alone, it is the one after]
-    #[arg(value_name = "FILE", num_args = 0..=2)]
+    /// The recording before and those after, each compared with it [default: perf.data.old perf.data; of one alone, it is the one after]
+    #[arg(value_name = "FILE", num_args = 0..)]
     files: Vec<PathBuf>,
     /// Tell functions apart by these, as in perfuse report
     #[arg(short, long, value_name = "KEY,...", default_value = "symbol", value_delimiter = ',', value_parser = key)]
     sort: Vec<Key>,
+    #[command(flatten)]
+    filter: FilterArgs,
+    #[command(flatten)]
+    functions: FunctionArgs,
     /// This event only, by its name
     #[arg(long, value_name = "NAME")]
     event: Option<String>,
@@ -84,20 +87,28 @@ struct Read {
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> Result {
-    let [before, after] = match &args.files[..] {
-        [] => ["perf.data.old".into(), "perf.data".into()],
-        [after] => ["perf.data.old".into(), after.clone()],
-        files => [files[0].clone(), files[1].clone()],
+    let (before, later) = match &args.files[..] {
+        [] => ("perf.data.old".into(), vec!["perf.data".into()]),
+        [after] => ("perf.data.old".into(), vec![after.clone()]),
+        [before, later @ ..] => (before.clone(), later.to_vec()),
     };
     let symbols = args.symbol_files.symbols(args.force);
-    let (before, after) = (read(args, before, &symbols)?, read(args, after, &symbols)?);
-    let pairs = pairs(args, &before, &after)?;
+    let before = read(args, before, &symbols)?;
     let mut out =
         Out::new(std::io::stdout().lock(), wants_colours(stat::colors(args.color), &std::io::stdout()));
+    for after in later {
+        compare(args, &before, &read(args, after, &symbols)?, &mut out)?;
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes what differs between two recordings.
+fn compare(args: &Args, before: &Read, after: &Read, out: &mut impl Write) -> Result<()> {
     let (columns, glyphs) = (common::columns(), glyphs::of_the_locale());
     let looks = Looks { columns, glyphs, lines: args.lines, called: args.called };
-    for (old, new) in pairs {
-        let weights = [weights(args, &before, old), weights(args, &after, new)];
+    for (old, new) in pairs(args, before, after)? {
+        let weights = [weights(args, before, old), weights(args, after, new)];
         let report = of_recordings(&weights[0], &weights[1]);
         let event = after.events[new].as_str();
         let named =
@@ -109,29 +120,30 @@ pub(crate) fn run(args: &Args) -> Result {
         };
         out.write_all(text.as_bytes())?;
     }
-    out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 fn read(args: &Args, input: PathBuf, symbols: &LocalSymbols) -> Result<Read> {
     let input = Input::at(input, args.force);
     let mut plan = Plan::new(&args.sort);
     plan.chains = false;
-    let (data, symbols) = input.open_or_import(symbols.clone())?;
     plan.code = Some(symbols.symbolizer().clone());
-    let mut reading = Reading::new(plan);
-    let replay = recording::replay(Replay::new(data), |step| {
-        reading.step(step);
-        Ok(())
-    })?;
-    let (data, session) = replay.into_parts();
-    let events = data.events().iter().map(Event::display_name).collect();
-    let profile = reading.finish(&session);
-    let names = Names::new(&profile, &symbols).mangled(args.no_demangle);
-    names.look_up_all();
-    let frames = Frames::new(&names, false);
-    drop(names);
-    Ok(Read { name: input.name(), profile, frames, events })
+    let (mut profile, symbols, passed) = recording::profile(&input, plan, symbols.clone(), &args.filter)?;
+    let frames = |profile: &Profile| {
+        let names = Names::new(profile, &symbols).mangled(args.no_demangle);
+        names.look_up_all();
+        Frames::new(&names, false)
+    };
+    if !args.functions.admits_all() {
+        let all = frames(&profile);
+        args.functions.apply(&mut profile, &all);
+    }
+    if profile.samples().is_empty() {
+        let none = passed.none_left(&args.filter, &args.functions.words());
+        none.into_iter().for_each(|why| say(format_args!("{}: {why}", input.name())));
+    }
+    let events = (0..profile.events().len()).map(|event| profile.event_name(event).into_owned()).collect();
+    Ok(Read { name: input.name(), frames: frames(&profile), profile, events })
 }
 
 /// The events that both have, as their numbers in each.

@@ -111,7 +111,7 @@ pub(crate) struct Args {
     #[arg(long)]
     show_total_period: bool,
     /// Show the shares in the kernel and in programs
-    #[arg(long)]
+    #[arg(long, alias = "showcpuutilization")]
     show_cpu_utilization: bool,
     /// Count what a function calls as its own too (default where there are callchains)
     #[arg(long, overrides_with = "no_children")]

@@ -11,6 +11,7 @@ use crate::recording::{self, FilterArgs, Input, SymbolFiles};
 use crate::term::foreign::{foreign, width};
 use crate::term::out::{say, wants_colours};
 use perfuse_abi::record::{Decoded, Record, RecordType, Sample};
+use perfuse_annotate::{Arch, Syntax, disassemble};
 use perfuse_data::describe::{self, AskedFields, Field, Fields};
 use perfuse_data::feature::{Feature, FeatureId};
 use perfuse_data::replay::{Filter, Formats, Groups, Replay, Step};
@@ -175,6 +176,7 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
         machine,
         time_of_day,
         stop_at: args.stop_bt.clone(),
+        decode: Some(first_instruction),
     };
     let mut lines = Lines::new(Lookup::new(symbols, !args.no_demangle), options);
     let mut dumps = Dumps::default();
@@ -190,7 +192,8 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
             if args.show_round_events && entry.kind() == kind::FINISHED_ROUND {
                 lines.plain("PERF_RECORD_FINISHED_ROUND");
             }
-            return Ok(());
+            lines.tool(entry, formats);
+            return take_much(&mut lines, out);
         };
         let Record::Sample(sample) = &decoded.record else {
             // --time is about samples, as perf has it.
@@ -254,6 +257,11 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
     let of_functions = of_functions.iter().filter_map(|(name, value)| recording::word(name, value));
     passed.none(&args.filter, &of_functions.collect::<Vec<_>>()).into_iter().for_each(say);
     dumps.finish(out)
+}
+
+fn first_instruction(code: &[u8], machine: u16, address: u64) -> Option<(usize, String)> {
+    let list = disassemble(code, address, Arch::of_elf(machine)?, Syntax::Att);
+    list.into_iter().next().map(|first| (first.len, first.text))
 }
 
 /// Takes lines that wait when they are much.
@@ -347,7 +355,7 @@ fn is_wanted(
 ) -> bool {
     let tid = sample.tid.unwrap_or_default();
     if !filter.admits_all_tasks() {
-        let comm = session.comm_of(tid.pid, tid.tid).map_or(&b""[..], |comm| session.comm(comm));
+        let comm = session.comm_of(tid.tid).map_or(&b""[..], |comm| session.comm(comm));
         if !filter.admits_task(tid.pid, tid.tid, comm) {
             return false;
         }

@@ -5,9 +5,10 @@
 use crate::annotate;
 use crate::common::kernel::{Choice, Choices};
 use crate::common::style;
+use crate::common::unsupported::{PerfOption, PerfOptions, Unsupported};
 use crate::exit::{Failure, Result};
 use crate::record;
-use crate::recording::symbols;
+use crate::recording::SymbolFiles;
 use crate::term::out::{print, say};
 use perfuse_annotate::Annotator;
 use perfuse_profile::{Frames, Key, LocalSymbols, Names, Plan, Profile};
@@ -18,7 +19,27 @@ use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 /// The keys that every sample of a recording has.
-pub(crate) const KEYS: [Key; 6] = [Key::Comm, Key::Dso, Key::Symbol, Key::Pid, Key::Tgid, Key::Cpu];
+pub(crate) const KEYS: [Key; 8] =
+    [Key::Comm, Key::Dso, Key::Symbol, Key::Pid, Key::Tgid, Key::Cpu, Key::Srcline, Key::Srcfile];
+
+/// Options of `perf top` that mean nothing here.
+#[derive(Clone, Debug)]
+struct OfTop;
+
+impl PerfOptions for OfTop {
+    const OPTIONS: &'static [PerfOption] = &[
+        // The intervals are --span.
+        PerfOption::ignored("zero").letter('z'),
+        PerfOption::ignored("force"),
+        PerfOption::ignored("verbose").letter('v'),
+        PerfOption::ignored("ignore-vmlinux"),
+        PerfOption::ignored("num-thread-synthesize").value(),
+        PerfOption::ignored("proc-map-timeout").value(),
+        PerfOption::ignored("objdump").value(),
+        PerfOption::ignored("addr2line").value(),
+        PerfOption::ignored("no-bpf-event"),
+    ];
+}
 
 /// Rows of a table, unless told.
 const ROWS: usize = 20;
@@ -60,13 +81,47 @@ pub(crate) struct Args {
     /// All that runs on these cpus
     #[arg(short = 'C', long, value_name = "CPUS")]
     cpu: Option<String>,
+    /// The tasks of this cgroup
+    #[arg(short = 'G', long, value_name = "CGROUP")]
+    cgroup: Option<String>,
+    /// Without the threads and processes that these start
+    #[arg(short = 'i', long)]
+    no_inherit: bool,
+    /// Not the kernel; hides its samples
+    #[arg(short = 'K', long = "hide_kernel_symbols", conflicts_with = "hide_user")]
+    hide_kernel: bool,
+    /// The kernel alone; hides samples of programs
+    #[arg(short = 'U', long = "hide_user_symbols")]
+    hide_user: bool,
+    /// Only threads of these names
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    comms: Vec<String>,
+    /// Only samples in these objects
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    dsos: Vec<String>,
+    /// Only samples in these functions
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    symbols: Vec<String>,
+    /// Take only so many frames of a callchain
+    #[arg(long, value_name = "NUMBER", default_value_t = Plan::MAX_STACK, hide_default_value = true)]
+    max_stack: usize,
+    /// Size of each cpu's ring: a number of pages, or bytes with B, K or M behind
+    #[arg(short, long, value_name = "SIZE")]
+    mmap_pages: Option<String>,
+    /// Read at this real-time priority
+    #[arg(short, long, value_name = "PRIORITY")]
+    realtime: Option<String>,
+    #[command(flatten)]
+    symbol_files: SymbolFiles,
+    #[command(flatten)]
+    _untaken: Unsupported<OfTop>,
     /// Seconds of an interval
     #[arg(short, long, value_name = "SECONDS", default_value = "2", value_parser = interval)]
     delay: Duration,
     /// Add intervals up, or let older ones fade, on the terminal; z there changes it
     #[arg(long, value_name = "HOW", default_value = "window", value_parser = ["window", "fading", "sum"])]
     span: String,
-    /// Tell rows apart by: comm, dso, symbol, pid, tgid, cpu
+    /// Tell rows apart by: comm, dso, symbol, pid, tgid, cpu, srcline, srcfile
     #[arg(short, long, value_name = "KEY,...", value_delimiter = ',', default_value = "dso,symbol", value_parser = key)]
     sort: Vec<Key>,
     /// Rows of a table; 20 unless told
@@ -111,6 +166,18 @@ impl Args {
         }
     }
 
+    fn tells_lines(&self) -> bool {
+        self.sort.iter().any(|key| key.is_of_address())
+    }
+
+    /// The tables that are asked for.
+    fn shown(&self) -> Tables {
+        let mut tables = Tables::new(&self.sort);
+        tables.filter.objects.clone_from(&self.dsos);
+        tables.filter.symbols.clone_from(&self.symbols);
+        tables
+    }
+
     /// The same options in the words of `record`.
     fn words(&self) -> Vec<OsString> {
         let mut words: Vec<OsString> = ["perfuse", "record"].map(OsString::from).to_vec();
@@ -124,13 +191,22 @@ impl Args {
             ("--tid", self.tid.as_ref()),
             ("--uid", self.uid.as_ref()),
             ("--cpu", self.cpu.as_ref()),
+            ("--cgroup", self.cgroup.as_ref()),
+            ("--mmap-pages", self.mmap_pages.as_ref()),
+            ("--realtime", self.realtime.as_ref()),
             ("--kernel", kernel.as_ref()),
         ];
         for (name, value) in event.chain(others) {
             words.extend(value.map(|value| format!("{name}={value}").into()));
         }
-        words.extend(self.chains.then(|| "-g".into()));
-        words.extend(self.all_cpus.then(|| "--all-cpus".into()));
+        let flags = [
+            (self.chains, "-g"),
+            (self.all_cpus, "--all-cpus"),
+            (self.no_inherit, "--no-inherit"),
+            (self.hide_kernel, "--all-user"),
+            (self.hide_user, "--all-kernel"),
+        ];
+        words.extend(flags.iter().filter(|(on, _)| *on).map(|(_, flag)| flag.into()));
         words.push("--".into());
         words.extend(self.command.iter().cloned());
         words
@@ -151,18 +227,20 @@ pub(crate) fn run(args: &Args, record_args: &dyn Fn(Vec<OsString>) -> Result<Box
         && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
     let mut heard = Heard { is_held: is_drawn, texts: Vec::new() };
     remarks.into_iter().for_each(|remark| heard.hear(remark));
-    let symbols = symbols(false);
+    let lines = args.tells_lines();
+    let symbols = args.symbol_files.symbols(false).with_debug_info(false, lines);
     let mut collected = Plan::new(&args.sort);
+    (collected.max_stack, collected.tasks.comms) = (args.max_stack, args.comms.clone());
     collected.chains = plan.chains.is_some();
     // On the screen code is shown too, by address, and threads and cpus are chosen.
-    (collected.code, collected.by_function) = (Some(symbols.symbolizer().clone()), !is_drawn);
+    (collected.code, collected.by_function) = (Some(symbols.symbolizer().clone()), !is_drawn && !lines);
     if is_drawn {
         let more = [Key::Pid, Key::Cpu].into_iter().filter(|key| !args.sort.contains(key));
         collected.keys.extend(more);
     }
     let watched = watch(&plan, &collected, args.delay, &mut heard, |windows| match is_drawn {
         true => {
-            let state = State::new("perfuse top", Tables::new(&args.sort))
+            let state = State::new("perfuse top", args.shown())
                 .with_looks(style::screen_looks())
                 .with_span(args.span());
             let annotator = Annotator::new(&symbols);
@@ -203,8 +281,8 @@ fn tables(windows: &Windows, symbols: &LocalSymbols, args: &Args) -> Result<()> 
     while let Some(window) = windows.wait() {
         let names = Names::new(&window.profile, symbols);
         names.look_up_all();
-        let frames = Frames::new(&names, false);
-        let shown = Shown::new(&window, &frames, &Tables::new(&args.sort));
+        let frames = Frames::new(&names, args.tells_lines());
+        let shown = Shown::new(&window, &frames, &args.shown());
         let text = match args.json {
             true => shown.json(args.entries) + "\n",
             false => shown.text(args.entries.unwrap_or(ROWS)),

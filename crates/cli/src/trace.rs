@@ -493,8 +493,7 @@ impl<'a> Reader<'a> {
         if !is_wanted || call.at.pid == std::process::id() {
             return Ok(());
         }
-        let comm =
-            step.and_then(|step| Some(step.session.comm(step.session.comm_of(call.at.pid, call.at.tid)?)));
+        let comm = step.and_then(|step| Some(step.session.comm(step.session.comm_of(call.at.tid)?)));
         let texts = match self.wants_texts {
             true => self.texts.take(call.at.tid, call.at.time),
             false => Vec::new(),
@@ -531,7 +530,7 @@ impl<'a> Reader<'a> {
         if !events.is_empty() && !events.iter().any(|wanted| glob(wanted, &name)) {
             return Ok(());
         }
-        let comm = sample.tid.and_then(|tid| step.session.comm_of(tid.pid, tid.tid));
+        let comm = sample.tid.and_then(|tid| step.session.comm_of(tid.tid));
         let comm = comm.map_or(&b""[..], |comm| step.session.comm(comm));
         let text = |field| match field {
             SampleField::Comm => Some(comm.to_vec()),

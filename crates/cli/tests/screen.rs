@@ -387,5 +387,6 @@ fn a_command_is_watched_by_either_kernel() -> Outcome {
     need::events()?;
     watched(&[]);
     watched(&["--kernel", "embedded"]);
+    watched(&["-K", "--comms", "sh", "--max-stack", "3", "-i", "-m", "64", "-z", "-v"]);
     Ok(())
 }

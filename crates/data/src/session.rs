@@ -288,9 +288,10 @@ impl Session {
         self.maps.iter().map(|(&pid, maps)| (pid, &**maps))
     }
 
-    /// The name that a thread has now; that of its process if it was never told of. `None` if neither was.
-    pub fn comm_of(&self, pid: u32, tid: u32) -> Option<CommId> {
-        self.threads.get(&tid).or_else(|| self.threads.get(&pid)).map(|thread| thread.comm)
+    /// The name that a thread has now. `None` if it was never told of: a process whose thread is ending has other samples with -1 in
+    /// the place of its number.
+    pub fn comm_of(&self, tid: u32) -> Option<CommId> {
+        self.threads.get(&tid).map(|thread| thread.comm)
     }
 
     /// The text of a name.

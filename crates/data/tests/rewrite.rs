@@ -60,7 +60,7 @@ fn admitted(bytes: &[u8], filter: &Filter) -> Vec<u64> {
             let step = step?;
             if let Some(sample) = step.sample() {
                 let tid = sample.tid.unwrap_or_default();
-                let comm = step.session.comm_of(tid.pid, tid.tid);
+                let comm = step.session.comm_of(tid.tid);
                 let comm = comm.map_or(&b""[..], |comm| step.session.comm(comm));
                 if filter.admits_moment(sample.cpu.map(|cpu| cpu.cpu), sample.time)
                     && filter.admits_task(tid.pid, tid.tid, comm)

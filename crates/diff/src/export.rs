@@ -84,7 +84,7 @@ pub fn json(named: &Named<'_>) -> String {
         functions: functions.collect(),
     };
     // Numbers, texts and nothing else: there is nothing that could fail.
-    serde_json::to_string_pretty(&document).unwrap_or_default() + "\n"
+    serde_json::to_string(&document).unwrap_or_default() + "\n"
 }
 
 /// A table of the functions that differ, or a sentence where none does.

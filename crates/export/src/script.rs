@@ -3,6 +3,7 @@
 //! [`Lines`] collects them: bring each [`Sample`] as a replay hands it over, and take the text when it is much. Names come from strangers;
 //! what a terminal would obey in them is escaped.
 
+mod counts;
 mod extras;
 mod json;
 mod line;
@@ -33,3 +34,6 @@ pub struct Sample<'a> {
     /// The formats of tracepoints.
     pub formats: &'a Formats,
 }
+
+/// The bytes of the first instruction and its text, of code for a machine (a number of the `EM_*` family) at an address.
+pub type Decode = fn(&[u8], u16, u64) -> Option<(usize, String)>;

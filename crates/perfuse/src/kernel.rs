@@ -5,7 +5,7 @@
 mod asked;
 pub(crate) mod surroundings;
 
-pub use crate::topology::Seat;
+pub use crate::topology::{Seat, SharedCache};
 pub use perfuse_sys::poll::Readiness;
 pub use perfuse_sys::{Errno, Mapping, Protection};
 pub use surroundings::{Surroundings, ThisMachine};

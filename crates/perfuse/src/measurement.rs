@@ -235,7 +235,8 @@ impl Measurement {
             Start::After(delay) => Some(run.began + delay),
             Start::AtOnce | Start::WhenTold => None,
         };
-        let mut end_at = run.timeout.map(|timeout| run.began + timeout);
+        // The time that is asked for is that of measuring.
+        let mut end_at = run.timeout.map(|timeout| enable_at.unwrap_or(run.began) + timeout);
         let mut look_at = run.began;
         let ending = run.command.and_then(RunningCommand::ending);
         let mut end = End::default();

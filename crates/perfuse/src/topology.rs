@@ -25,6 +25,37 @@ impl Seat {
     }
 }
 
+/// A cache of data that some cpus share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SharedCache {
+    /// Its level; 0 is none.
+    pub level: u32,
+    /// The first of its cpus.
+    pub first_cpu: u32,
+}
+
+/// The cache of a level, or the last one, of a cpu.
+pub(crate) fn cache(cpu: u32, level: Option<u32>) -> Option<SharedCache> {
+    // No processor has more.
+    let caches = (0..10).map_while(|index| {
+        let file = |name: &str| {
+            fs::read_to_string(format!("/sys/devices/system/cpu/cpu{cpu}/cache/index{index}/{name}")).ok()
+        };
+        let is_of_data = file("type")?.trim() != "Instruction";
+        let level = file("level")?.trim().parse().ok()?;
+        let first_cpu = *perfuse_events::parse_cpu_list(&file("shared_cpu_list")?)?.first()?;
+        Some((is_of_data, SharedCache { level, first_cpu }))
+    });
+    let of_data = caches.filter(|(is_of_data, _)| *is_of_data).map(|(_, cache)| cache);
+    of_data.filter(|cache| level.is_none_or(|level| cache.level == level)).max_by_key(|cache| cache.level)
+}
+
+/// The cluster of a cpu; 0 where the system does not tell.
+pub(crate) fn cluster(cpu: u32) -> u32 {
+    let text = fs::read_to_string(format!("/sys/devices/system/cpu/cpu{cpu}/topology/cluster_id"));
+    text.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+}
+
 /// The NUMA node of a cpu; 0 where the system does not tell.
 pub(crate) fn node(cpu: u32) -> u32 {
     let entries = fs::read_dir(format!("/sys/devices/system/cpu/cpu{cpu}")).into_iter().flatten();

@@ -303,7 +303,7 @@ impl Collector {
         stacks.close();
         let strings = &mut done.locator.strings;
         let mut thread = |&id: &u32| {
-            let name = match session.comm_of(id, id) {
+            let name = match session.comm_of(id) {
                 Some(comm) => strings.id(session.comm(comm)),
                 None => strings.id(nameless(id).as_bytes()),
             };
@@ -349,7 +349,7 @@ impl Collector {
     #[cold]
     fn look_at_task(&mut self, session: &Session, pid: u32, tid: u32) -> Task {
         self.kernel_maps = session.kernel_maps().id();
-        let comm = session.comm_of(pid, tid);
+        let comm = session.comm_of(tid);
         let own = comm.is_none().then(|| nameless(tid));
         let name = own.as_ref().map(String::as_bytes).or(comm.map(|comm| session.comm(comm)));
         let name = name.unwrap_or_default();

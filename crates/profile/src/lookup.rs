@@ -115,6 +115,20 @@ impl Lookup {
         Some((location.object.0, dso, address))
     }
 
+    /// The bytes of code at an address, at most so many, the machine that they are for (a number of the `EM_*` family), and the
+    /// address as the object counts; none where no file has them.
+    pub fn code(
+        &mut self,
+        session: &Session,
+        at: ThreadTime,
+        (level, ip): (Level, u64),
+        size: u64,
+    ) -> Option<(Vec<u8>, u16, u64)> {
+        let (_, dso, address) = self.counted(session, at, level, ip)?;
+        let code = dso.code(address, size).ok()?;
+        Some((code.bytes, code.machine, address))
+    }
+
     fn place(&mut self, session: &Session, at: ThreadTime, level: Level, ip: u64, inlined: bool) -> Placed {
         let location = self.locator.locate(session, at, level, ip);
         self.name_objects();

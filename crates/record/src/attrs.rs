@@ -36,7 +36,14 @@ pub(crate) fn wanted(plan: &Plan, requests: &[Request]) -> Result<Wanted, Error>
         }
         let cgroup =
             request.cgroup.as_deref().map(|name| plan.kernel.surroundings().cgroup(name)).transpose()?;
-        let (cpus, options) = (request.spec.cpus(), &request.spec.options);
+        let (mut cpus, options) = (request.spec.cpus(), &request.spec.options);
+        if let Target::Cpus(sampled) = &plan.target {
+            // The event that tells about tasks is on all of them.
+            let own = cpus.as_ref().map_or(sampled.clone(), |own| {
+                sampled.iter().copied().filter(|cpu| own.contains(cpu)).collect()
+            });
+            cpus = Some(own);
+        }
         let (inherit, overwrite) = (options.inherit, options.overwrite);
         events.push(SetEvent { builder, group: request.group, cgroup, cpus, inherit, overwrite });
     }
@@ -102,21 +109,18 @@ const KEPT: ReadFormat = ReadFormat::ID.union(ReadFormat::LOST);
 
 fn tracking(builder: Builder, plan: &Plan) -> Builder {
     use AttrFlags as F;
-    let data = needs_data_maps(plan);
+    let data = if needs_data_maps(plan) { F::MMAP_DATA } else { F::empty() };
     let builder = builder
-        .with(|attr| {
-            attr.flags |= F::MMAP | F::COMM | F::TASK | plan.sideband;
-            attr.flags.set(F::MMAP_DATA, data);
-        })
+        .with(|attr| attr.flags |= F::MMAP | F::COMM | F::TASK | plan.sideband | data)
         .prefer(|attr| attr.flags |= F::MMAP2 | F::COMM_EXEC | F::KSYMBOL)
         .prefer(|attr| attr.flags.set(F::BPF_EVENT, plan.bpf));
     if plan.build_ids { builder.prefer(|attr| attr.flags |= F::BUILD_ID) } else { builder }
 }
 
-/// Whether maps without code matter: for data addresses, and for unwinding through sections that are not
-/// mapped with the code.
+/// Whether maps without code matter: for data addresses, for unwinding through sections that are not mapped with the code, and
+/// where they are asked for.
 pub(crate) fn needs_data_maps(plan: &Plan) -> bool {
-    plan.fields.data || terms::any_kept_stacks(plan)
+    plan.sideband.contains(AttrFlags::MMAP_DATA) || plan.fields.data || terms::any_kept_stacks(plan)
 }
 
 /// Whether the event happens rarely enough to be sampled each time.

@@ -166,7 +166,18 @@ fn scope(plan: &Plan, command: Option<&HeldCommand>) -> Result<Scope, perfuse::E
     Ok(match (&plan.target, command) {
         (Target::Processes(pids), _) => Scope::processes_of(plan.kernel.surroundings(), pids)?,
         (Target::Threads(tids), _) => Scope::threads(tids),
-        (Target::Cpus(cpus), _) => Scope::cpus(cpus),
+        // Tasks begin and map their code anywhere before they come to the cpus that are sampled.
+        (Target::Cpus(cpus), _) => {
+            let online = plan.kernel.surroundings().online_cpus();
+            Scope::cpus(
+                &online
+                    .into_iter()
+                    .chain(cpus.iter().copied())
+                    .collect::<BTreeSet<_>>()
+                    .into_iter()
+                    .collect::<Vec<_>>(),
+            )
+        }
         (Target::Command, Some(command)) => Scope::command(command),
         // A plan for a command is never opened without one.
         (Target::Command, None) => Scope::threads(&[]),

@@ -344,6 +344,15 @@ fn place(plan: &Plan, slot: &Slot) -> RowPlace {
             let Seat { socket, die, core } = seat(slot);
             RowPlace::Core { socket, die, core }
         }
+        Aggregation::Cluster => {
+            let Seat { socket, die, .. } = seat(slot);
+            RowPlace::Cluster { socket, die, cluster: slot.cpu().map_or(0, |cpu| surroundings.cluster(cpu)) }
+        }
+        Aggregation::Cache(level) => {
+            let Seat { socket, die, .. } = seat(slot);
+            let cache = slot.cpu().and_then(|cpu| surroundings.cache(cpu, level)).unwrap_or_default();
+            RowPlace::Cache { socket, die, level: cache.level, first_cpu: cache.first_cpu }
+        }
         Aggregation::Die => {
             let Seat { socket, die, .. } = seat(slot);
             RowPlace::Die { socket, die }

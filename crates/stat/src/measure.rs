@@ -188,7 +188,8 @@ impl Measuring<'_> {
             start: plan.start,
             timeout: plan.timeout,
         };
-        let interval_ends = plan.interval.map(|interval| began + interval);
+        let is_late = matches!(plan.start, Start::After(_));
+        let interval_ends = plan.interval.filter(|_| !is_late).map(|interval| began + interval);
         let observer = &mut *self.observer;
         let mut counts = Counts {
             plan,
@@ -196,12 +197,14 @@ impl Measuring<'_> {
             observer,
             recorder,
             began,
+            is_begun: false,
             interval_began: began,
             interval_ends,
             intervals: 0,
         };
         let end = self.measurement.pass(&run, &mut counts)?;
         let now = surroundings.now();
+        let began = counts.began;
         counts.disable()?;
         let goes_on = plan.intervals.is_none_or(|wanted| counts.intervals < wanted);
         if plan.interval.is_some() && goes_on && now > counts.interval_began {
@@ -217,7 +220,9 @@ struct Counts<'a> {
     counting: &'a mut Counting,
     observer: &'a mut dyn Observer,
     recorder: Option<&'a mut Recorder>,
+    /// When time begins, of which a delay before the events are enabled is no part.
     began: Instant,
+    is_begun: bool,
     interval_began: Instant,
     interval_ends: Option<Instant>,
     intervals: u32,
@@ -241,7 +246,14 @@ impl Work for Counts<'_> {
     type Error = Error;
 
     fn enable(&mut self) -> Result<(), Error> {
-        Ok(self.counting.enable()?)
+        self.counting.enable()?;
+        // As with perf, time begins when a delay is over; intervals too.
+        if let (Start::After(_), false) = (self.plan.start, std::mem::replace(&mut self.is_begun, true)) {
+            self.began = self.plan.kernel.surroundings().now();
+            self.interval_began = self.began;
+            self.interval_ends = self.plan.interval.map(|interval| self.began + interval);
+        }
+        Ok(())
     }
 
     fn disable(&mut self) -> Result<(), Error> {
@@ -404,11 +416,7 @@ fn tool_rows(tool: Tool, places: &[(RowPlace, u32)], run: &Run) -> Vec<Row> {
     let row = |(number, (place, targets)): (usize, &(RowPlace, u32))| {
         let outcome = match place {
             RowPlace::Cpu(_) if number > 0 => return None,
-            RowPlace::Core { .. } | RowPlace::Die { .. } | RowPlace::Socket(_) | RowPlace::Node(_)
-                if number > 0 =>
-            {
-                elsewhere.clone()
-            }
+            part if part.is_part() && number > 0 => elsewhere.clone(),
             _ => outcome.clone(),
         };
         Some(Row { place: place.clone(), targets: *targets, outcome })

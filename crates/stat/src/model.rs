@@ -131,6 +131,10 @@ pub enum Aggregation {
     Cpu,
     /// A core.
     Core,
+    /// A cluster of cores.
+    Cluster,
+    /// A cache: of this level, or the last one.
+    Cache(Option<u32>),
     /// A die.
     Die,
     /// A socket.
@@ -204,6 +208,26 @@ pub enum RowPlace {
         /// Its number on the die.
         core: u32,
     },
+    /// A cluster of cores.
+    Cluster {
+        /// Its socket.
+        socket: u32,
+        /// Its die.
+        die: u32,
+        /// Its number.
+        cluster: u32,
+    },
+    /// A cache that cpus share.
+    Cache {
+        /// Its socket.
+        socket: u32,
+        /// Its die.
+        die: u32,
+        /// Its level; 0 is none.
+        level: u32,
+        /// The first of its cpus.
+        first_cpu: u32,
+    },
     /// A die.
     Die {
         /// Its socket.
@@ -224,12 +248,23 @@ pub enum RowPlace {
     },
 }
 
+impl RowPlace {
+    /// Whether it is a part of the machine that has several cpus, or could have.
+    pub(crate) fn is_part(&self) -> bool {
+        !matches!(self, RowPlace::Everywhere | RowPlace::Cpu(_) | RowPlace::Thread { .. })
+    }
+}
+
 impl fmt::Display for RowPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             RowPlace::Everywhere => Ok(()),
             RowPlace::Cpu(cpu) => write!(f, "cpu {cpu}"),
             RowPlace::Core { socket, die, core } => write!(f, "S{socket}-D{die}-C{core}"),
+            RowPlace::Cluster { socket, die, cluster } => write!(f, "S{socket}-D{die}-CLS{cluster}"),
+            RowPlace::Cache { socket, die, level, first_cpu } => {
+                write!(f, "S{socket}-D{die}-L{level}-ID{first_cpu}")
+            }
             RowPlace::Die { socket, die } => write!(f, "S{socket}-D{die}"),
             RowPlace::Socket(socket) => write!(f, "socket {socket}"),
             RowPlace::Node(node) => write!(f, "node {node}"),
@@ -355,6 +390,16 @@ impl Row {
 }
 
 impl Report {
+    /// The same without the rows of what was counted and did not happen, and without events that have no other.
+    pub fn without_zeros(&self) -> Report {
+        let mut report = self.clone();
+        for event in &mut report.events {
+            event.rows.retain(|row| row.spread().is_none_or(|spread| spread.mean != 0.0));
+        }
+        report.events.retain(|event| !event.rows.is_empty());
+        report
+    }
+
     /// Wall time with its spread over the runs.
     pub fn wall_ns(&self) -> Option<Spread> {
         Spread::of(self.runs.iter().map(|run| run.wall_ns as f64))

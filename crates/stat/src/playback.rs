@@ -28,6 +28,8 @@ struct Played {
     scale: bool,
     threads: Vec<(u32, String)>,
     seats: Vec<Seat>,
+    /// The NUMA node of each cpu.
+    nodes: Vec<u32>,
     /// Of each event, by cpu and index of the thread: what was counted, and up to the interval before.
     counts: Vec<BTreeMap<(u32, u32), [Reading; 2]>>,
     intervals: usize,
@@ -56,7 +58,8 @@ pub fn replay(
     mut interval: impl FnMut(&Report) -> io::Result<()>,
 ) -> Result<Option<(Report, usize)>, Error> {
     let (words, version) = about(data)?;
-    let mut played = Played { scale: true, seats: seats(data)?, room: ROWS, ..Played::default() };
+    let (seats, nodes) = (seats(data)?, nodes(data)?);
+    let mut played = Played { scale: true, seats, nodes, room: ROWS, ..Played::default() };
     let name = match data.form() {
         Form::Pipe => "pipe".to_owned(),
         _ if words.is_empty() => name.to_owned(),
@@ -155,6 +158,36 @@ fn seats(data: &mut PerfData<'_>) -> Result<Vec<Seat>, perfuse_data::Error> {
         .collect())
 }
 
+/// More cpus than Linux has, and more ranges of them than machines have nodes.
+const MOST_CPUS: u32 = 1 << 13;
+const MOST_RANGES: usize = 1 << 12;
+
+/// The NUMA node of each cpu of the recorded machine.
+fn nodes(data: &mut PerfData<'_>) -> Result<Vec<u32>, perfuse_data::Error> {
+    let Some(Section { feature: Feature::NumaTopology(nodes), .. }) =
+        data.feature(FeatureId::NUMA_TOPOLOGY)?
+    else {
+        return Ok(Vec::new());
+    };
+    let mut of_cpu = Vec::new();
+    let lists = nodes.iter().map(|node| (node.node, node.cpus.to_string()));
+    let mut left = MOST_RANGES;
+    for (node, list) in lists {
+        for range in list.split(',').take(left) {
+            left -= 1;
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            let (Ok(first), Ok(last)) = (first.parse::<u32>(), last.parse::<u32>()) else { continue };
+            for cpu in first..=last.min(MOST_CPUS - 1) {
+                if of_cpu.len() <= cpu as usize {
+                    of_cpu.resize(cpu as usize + 1, 0);
+                }
+                of_cpu[cpu as usize] = node;
+            }
+        }
+    }
+    Ok(of_cpu)
+}
+
 /// The meaning of perf's number for a way to sum up: versions have counted differently.
 fn aggregation(number: u64, version: &str) -> Option<Aggregation> {
     use Aggregation::{Core, Cpu, Die, Everything, Node, Socket, Thread};
@@ -242,11 +275,12 @@ impl Played {
         let Seat { socket, die, core } = self.seats.get(cpu as usize).copied().unwrap_or_default();
         match aggregation {
             Aggregation::Everything => RowPlace::Everywhere,
-            Aggregation::Cpu => RowPlace::Cpu(cpu),
+            // Recordings do not tell of clusters and caches here.
+            Aggregation::Cpu | Aggregation::Cluster | Aggregation::Cache(_) => RowPlace::Cpu(cpu),
             Aggregation::Core => RowPlace::Core { socket, die, core },
             Aggregation::Die => RowPlace::Die { socket, die },
             Aggregation::Socket => RowPlace::Socket(socket),
-            Aggregation::Node => RowPlace::Node(0),
+            Aggregation::Node => RowPlace::Node(self.nodes.get(cpu as usize).copied().unwrap_or(0)),
             Aggregation::Thread => {
                 let (tid, name) = self.threads.get(thread as usize).cloned().unwrap_or_default();
                 RowPlace::Thread { name, tid }
@@ -379,6 +413,8 @@ fn described(event: &perfuse_data::Event) -> Event {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use perfuse_data::feature::NumaNode;
+    use perfuse_data::tool::StatRound;
 
     #[test]
     fn versions_of_perf_number_their_sums_differently() {
@@ -394,6 +430,28 @@ mod tests {
         ] {
             assert_eq!(aggregation(number, version), expected, "{number} of {version}");
         }
+    }
+
+    #[test]
+    fn cpus_are_in_the_nodes_that_the_header_tells() {
+        let lists = ["0,2-3", "1,4294967295", "x,7-5,9-4294967295"];
+        let node = |(node, list): (u32, &&'static str)| NumaNode {
+            node,
+            total_kib: 0,
+            free_kib: 0,
+            cpus: (*list).into(),
+        };
+        let topology = Feature::NumaTopology((0..).zip(&lists).map(node).collect());
+        let attr = perfuse::abi::Attr::new(EventType::SOFTWARE);
+        let event = perfuse_data::NewEvent { attr, name: "event".into(), ids: vec![1] };
+        let mut file = perfuse_data::Writer::file(io::Cursor::new(Vec::new()), &[event]).unwrap();
+        // A file without records was not finished.
+        file.tool(Tool::StatRound(StatRound { kind: 1, time_ns: 0 })).unwrap();
+        let file = file.finish(vec![topology]).unwrap().into_inner();
+        let mut data = PerfData::from_seekable(io::Cursor::new(file), Default::default()).unwrap();
+        let nodes = nodes(&mut data).unwrap();
+        assert_eq!(nodes[..10], [0, 1, 0, 0, 0, 0, 0, 0, 0, 2]);
+        assert_eq!(nodes.len(), MOST_CPUS as usize);
     }
 
     #[test]

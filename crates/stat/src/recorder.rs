@@ -140,7 +140,8 @@ impl Recorder {
         writer.tool(Tool::CpuMap(CpuMap::Cpus(Seq::from(&cpus[..]))))?;
         // The numbers of perf 6.1; some later versions count other ways to sum up among them.
         let aggregation = match plan.aggregation {
-            Aggregation::Cpu => 0,
+            // Of clusters and caches they know nothing, and all is recorded by cpu.
+            Aggregation::Cpu | Aggregation::Cluster | Aggregation::Cache(_) => 0,
             Aggregation::Everything => 1,
             Aggregation::Socket => 2,
             Aggregation::Die => 3,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// Lines of the program that are not tests. `trace` has a thousand of them: its options, lines as strace's, and tables of calls, of threads
 /// and by keys.
-const BUDGET: usize = 15_900;
+const BUDGET: usize = 16_000;
 
 /// Words and signs in a row that only a library needs, and the library that has it.
 const FORBIDDEN: &[(&str, &str)] = &[

@@ -201,7 +201,7 @@ fn show(
 ) -> io::Result<(Deed, Option<Next>)> {
     let names = Names::new(profile, symbols);
     names.look_up_all();
-    let frames = Frames::new(&names, false);
+    let frames = Frames::new(&names, state.tables().keys.iter().any(|key| key.is_of_address()));
     let part = state.choice().of(profile);
     let subject = Subject::new(&part, &frames, state.event_of(profile), state.tables()).part_of(profile);
     let mut next = None;

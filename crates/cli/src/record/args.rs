@@ -106,7 +106,7 @@ pub(crate) struct Args {
     pub(super) pid: Vec<Processes>,
 
     /// Record the processes of this user, by name or number
-    #[arg(short = 'u', long, value_name = "USER", conflicts_with_all = ["pid", "tid", "all_cpus", "cpu"])]
+    #[arg(short = 'u', long, value_name = "USER", conflicts_with_all = ["pid", "tid", "cpu"])]
     pub(super) uid: Option<String>,
 
     /// Record these threads
@@ -190,6 +190,10 @@ pub(crate) struct Args {
     /// Record when tasks are switched in and out
     #[arg(long)]
     pub(super) switch_events: bool,
+
+    /// Record mappings without code, too; -d does
+    #[arg(long)]
+    pub(super) data_mmap: bool,
 
     /// Record the namespaces of tasks
     #[arg(long)]

@@ -76,6 +76,7 @@ impl Asked {
         let chosen = [
             (args.switch_events, AttrFlags::CONTEXT_SWITCH),
             (args.namespaces, AttrFlags::NAMESPACES),
+            (args.data_mmap, AttrFlags::MMAP_DATA),
             (args.all_cgroups, AttrFlags::CGROUP),
         ];
         chosen.iter().filter(|(on, _)| *on).for_each(|(_, flag)| sideband |= *flag);
@@ -427,7 +428,6 @@ pub(super) mod tests {
             "--exclude-perf -e cs true",
             "--synth nonsense true",
             "--kcore true",
-            "--threads=cpu true",
             "-S true",
         ] {
             assert!(plan(line).is_err(), "{line}");

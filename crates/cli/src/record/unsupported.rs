@@ -18,10 +18,9 @@ impl PerfOptions for OfRecord {
         ),
         PerfOption::refused("switch-output-event", "--switch-output changes files by size, time or SIGUSR2")
             .value(),
-        PerfOption::refused("threads", "one thread writes all rings into one file; -m makes rings larger")
-            .maybe_value(),
         // How perf goes about its work, with no difference to what is recorded.
         PerfOption::ignored("affinity").value(),
+        PerfOption::ignored("threads").maybe_value(),
         PerfOption::ignored("aio").maybe_value(),
         PerfOption::ignored("mmap-flush").value(),
         PerfOption::ignored("num-thread-synthesize").value(),

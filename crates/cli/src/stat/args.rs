@@ -83,7 +83,7 @@ pub(crate) struct Args {
     pub(super) all_kernel: bool,
 
     /// Where cores are of several kinds: count on those of this PMU only, such as cpu_core
-    #[arg(long, value_name = "PMU")]
+    #[arg(long, alias = "pmu-filter", value_name = "PMU")]
     pub(super) cputype: Option<String>,
 
     /// Also the metrics of a top-down analysis, from the tables of this processor (--events-dir)
@@ -174,6 +174,14 @@ pub(crate) struct Args {
     #[arg(long, group = "aggregation")]
     pub(super) per_core: bool,
 
+    /// A row for each cluster of cores
+    #[arg(long, group = "aggregation")]
+    pub(super) per_cluster: bool,
+
+    /// A row for each cache of this level, such as L2, that cpus share; the last one unless told
+    #[arg(long, value_name = "LEVEL", num_args = 0..=1, require_equals = true, default_missing_value = "", group = "aggregation")]
+    pub(super) per_cache: Option<CacheLevel>,
+
     /// A row for each die
     #[arg(long, group = "aggregation")]
     pub(super) per_die: bool,
@@ -230,6 +238,10 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(super) no_big_num: bool,
 
+    /// Leave out events that were counted, and did not happen
+    #[arg(long)]
+    pub(super) hide_zero_events: bool,
+
     /// Show how each event was opened
     #[arg(short = 'v', long)]
     pub(super) verbose: bool,
@@ -282,6 +294,23 @@ impl MetricOptions {
             no_group: self.metric_no_group,
             no_merge: self.metric_no_merge,
             no_threshold: self.metric_no_threshold,
+        }
+    }
+}
+
+/// The level of a cache: a number behind an L; the last one, if nothing is said.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CacheLevel(pub(super) Option<u32>);
+
+impl std::str::FromStr for CacheLevel {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let level = text.strip_prefix(['L', 'l']).and_then(|number| number.parse().ok());
+        match (text, level) {
+            ("", _) => Ok(CacheLevel(None)),
+            (_, Some(level)) if level > 0 => Ok(CacheLevel(Some(level))),
+            _ => Err("levels are L1, L2, L3 ...".to_owned()),
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::term::out::{self, Out, wants_colours};
 use clap::ColorChoice;
 use perfuse_stat::format::{classic, csv, json, jsonl};
 use perfuse_stat::{Observer, Report};
+use std::borrow::Cow;
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -37,6 +38,7 @@ pub(super) struct Output {
     unread: bool,
     /// The table that is drawn anew each second, where there is one.
     live: Option<Live>,
+    hides_zeros: bool,
 }
 
 /// A table on the terminal that standard error is.
@@ -160,10 +162,11 @@ impl Output {
             for_command: false,
             unread: false,
             live: None,
+            hides_zeros: args.hide_zero_events,
         };
-        // perf's mark of a new measurement in a file that may hold several. JSON stays JSON.
-        if matches!((&output.place, &output.format), (RowPlace::File(_), format) if !matches!(format, Format::Json))
-        {
+        // perf's mark of a new measurement in a file that may hold several. JSON stays JSON, as in perf since 6.5.
+        let is_json = matches!(output.format, Format::Json | Format::JsonLines);
+        if matches!(output.place, RowPlace::File(_)) && !is_json {
             output.write(&format!("# started on {}\n\n", date(SystemTime::now())))?;
         }
         Ok(output)
@@ -205,6 +208,7 @@ impl Output {
             for_command: false,
             unread: false,
             live: None,
+            hides_zeros: false,
         })
     }
 
@@ -237,6 +241,7 @@ impl Output {
 
     /// Writes the measurement as a whole, after all intervals.
     pub(super) fn total(&mut self, report: &Report, had_intervals: bool) -> io::Result<()> {
+        let report = &*self.wanted(report);
         if let Some(live) = self.live.take() {
             out::take_back(live.drawn);
         }
@@ -262,6 +267,14 @@ impl Output {
             _ => text,
         };
         self.write(&text)
+    }
+
+    /// The part of a report that is to be shown.
+    fn wanted<'r>(&self, report: &'r Report) -> Cow<'r, Report> {
+        match self.hides_zeros {
+            true => Cow::Owned(report.without_zeros()),
+            false => Cow::Borrowed(report),
+        }
     }
 
     fn write(&mut self, text: &str) -> io::Result<()> {
@@ -312,6 +325,7 @@ impl Observer for Output {
 
     /// Writes an interval.
     fn interval(&mut self, report: &Report) -> io::Result<()> {
+        let report = &*self.wanted(report);
         if let (Some(_), Format::Text(options)) = (&self.live, &self.format) {
             let mut second = report.clone();
             second.interval = None;

@@ -19,6 +19,8 @@ pub(super) fn plan(args: &Args, kernel: Perf) -> Result<Plan, Failure> {
     let aggregation = match args {
         Args { no_aggr: true, .. } => Aggregation::Cpu,
         Args { per_core: true, .. } => Aggregation::Core,
+        Args { per_cluster: true, .. } => Aggregation::Cluster,
+        Args { per_cache: Some(level), .. } => Aggregation::Cache(level.0),
         Args { per_die: true, .. } => Aggregation::Die,
         Args { per_socket: true, .. } => Aggregation::Socket,
         Args { per_node: true, .. } => Aggregation::Node,
@@ -32,7 +34,11 @@ pub(super) fn plan(args: &Args, kernel: Perf) -> Result<Plan, Failure> {
         }
         Aggregation::Thread => {}
         _ if on_cpus => {}
-        _ => return Err(Failure::usage("rows by cpu, core, die, socket or node need -a, -C or -G")),
+        _ => {
+            return Err(Failure::usage(
+                "rows by cpu, core, cluster, cache, die, socket or node need -a, -C or -G",
+            ));
+        }
     }
     if args.repeat.is_some() && args.command.is_empty() {
         return Err(Failure::usage("-r needs a command to repeat"));

@@ -33,6 +33,10 @@ pub(crate) struct Args {
     #[arg(long, group = "aggregation")]
     per_socket: bool,
 
+    /// A row for each NUMA node
+    #[arg(long, group = "aggregation")]
+    per_node: bool,
+
     /// A row for each thread
     #[arg(long, group = "aggregation")]
     per_thread: bool,
@@ -49,6 +53,7 @@ pub(super) fn run(args: &Args) -> Result {
         Args { per_core: true, .. } => Some(Aggregation::Core),
         Args { per_die: true, .. } => Some(Aggregation::Die),
         Args { per_socket: true, .. } => Some(Aggregation::Socket),
+        Args { per_node: true, .. } => Some(Aggregation::Node),
         Args { per_thread: true, .. } => Some(Aggregation::Thread),
         _ => None,
     };

@@ -19,6 +19,7 @@ impl PerfOptions for OfStat {
         .maybe_value(),
         // The same numbers, counted in another way.
         PerfOption::ignored("bpf-counters"),
+        PerfOption::ignored("no-affinity"),
         PerfOption::ignored("bpf-attr-map").value(),
         PerfOption::refused(
             "bpf-prog",

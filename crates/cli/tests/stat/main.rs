@@ -339,9 +339,11 @@ fn results_go_to_a_file_and_are_appended() -> Outcome {
     let content = fs::read_to_string(&file).expect("it was written");
     assert_eq!(content.matches("# started on ").count(), 3, "{content}");
     assert_eq!(content.matches(",,faults:u,").count(), 3, "{content}");
-    output(&mut stat(["-o", path, "--json", "-e", "faults", "true"]));
-    let content = fs::read_to_string(&file).expect("it was written");
-    assert!(serde_json::from_str::<serde_json::Value>(&content).is_ok(), "{content}");
+    for json in ["--json", "-j"] {
+        output(&mut stat(["-o", path, json, "-e", "faults", "true"]));
+        let content = fs::read_to_string(&file).expect("it was written");
+        assert!(serde_json::from_str::<serde_json::Value>(&content).is_ok(), "{content}");
+    }
     let output = output(&mut stat(["-o", "-", "-x,", "-e", "faults:u", "true"]));
     assert!(text(&output.stdout).contains(",,faults:u,"));
     Ok(())

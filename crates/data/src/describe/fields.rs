@@ -51,11 +51,12 @@ fields! {
     Srcline = "srcline",
     Srccode = "srccode",
     Dsoff = "dsoff",
+    Insn = "insn",
+    Insnlen = "insnlen",
+    Disasm = "disasm",
     // Of instruction traces, which are not decoded: there is nothing to print.
     Flags = "flags",
     Callindent = "callindent",
-    Insn = "insn",
-    Insnlen = "insnlen",
     Ipc = "ipc",
     Synth = "synth",
 }
@@ -68,11 +69,19 @@ impl Field {
 }
 
 /// Fields of perf that are not printed, and why.
-const REFUSED: [(&str, &str); 7] = [
-    ("brstackinsn", "instructions are not read; brstack, brstacksym and brstackoff show the branches"),
-    ("brstackinsnlen", "instructions are not read; brstack, brstacksym and brstackoff show the branches"),
-    ("brstackdisasm", "instructions are not read; brstack, brstacksym and brstackoff show the branches"),
-    ("disasm", "instructions are not read"),
+const REFUSED: [(&str, &str); 6] = [
+    (
+        "brstackinsn",
+        "the instructions between branches are not read; brstack, brstacksym and brstackoff show the branches",
+    ),
+    (
+        "brstackinsnlen",
+        "the instructions between branches are not read; brstack, brstacksym and brstackoff show the branches",
+    ),
+    (
+        "brstackdisasm",
+        "the instructions between branches are not read; brstack, brstacksym and brstackoff show the branches",
+    ),
     ("metric", "metrics are made by perfuse stat"),
     ("machine_pid", "what happened in guests (perf inject --guest-data) is not told apart"),
     ("vcpu", "what happened in guests (perf inject --guest-data) is not told apart"),

@@ -162,7 +162,7 @@ impl Selection {
         let Some(Some((bound, fields))) = self.bound.get(index) else { return Ok(false) };
         let text = |field| match field {
             F::Comm => {
-                let comm = sample.tid.and_then(|tid| session.comm_of(tid.pid, tid.tid))?;
+                let comm = sample.tid.and_then(|tid| session.comm_of(tid.tid))?;
                 Some(session.comm(comm).to_vec())
             }
             F::Event => Some(formats.event_name(event).into_bytes()),

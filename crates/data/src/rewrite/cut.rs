@@ -240,7 +240,7 @@ impl Cutting<'_> {
             return Ok(false);
         }
         let Tid { pid, tid } = sample.tid.unwrap_or_default();
-        let comm = if by_name { session.comm_of(pid, tid) } else { None };
+        let comm = if by_name { session.comm_of(tid) } else { None };
         let nameless = comm.is_none().then(|| format!(":{tid}"));
         let name = nameless.as_ref().map(String::as_bytes).or(comm.map(|comm| session.comm(comm)));
         if !self.filter.admits_task(pid, tid, name.unwrap_or_default()) {

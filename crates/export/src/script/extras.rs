@@ -1,6 +1,6 @@
 //! Fields that only some recordings have: where data came from, registers, branches, what BPF programs wrote.
 
-use super::places::{self, Places, Space};
+use super::places::{self, Instruction, Places, Space};
 use perfuse_abi::record::{BranchStack, DataSrc, Regs, RegsAbi};
 use perfuse_data::describe::{Field, Fields, registers as names};
 use perfuse_data::session::Level;
@@ -108,5 +108,21 @@ pub(super) fn bpf_output(text: &mut LineBuffer, bytes: &[u8]) {
     if is_printable && hit_nul {
         let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
         let _ = writeln!(text, "{:>17} \"{}\"", "BPF string:", foreign(&bytes[..end]));
+    }
+}
+
+/// The instruction where the sample was.
+pub(super) fn instruction(text: &mut LineBuffer, fields: &Fields, found: Option<&Instruction>) {
+    if fields.has(Field::Insnlen) {
+        let _ = write!(text, " ilen: {}", found.map_or(0, |found| found.bytes.len()));
+    }
+    let Some(found) = found else { return };
+    if fields.has(Field::Insn) {
+        text.push(" insn:");
+        found.bytes.iter().for_each(|byte| _ = write!(text, " {byte:02x}"));
+    }
+    if fields.has(Field::Disasm) {
+        text.push("\t\t");
+        text.foreign(&found.text);
     }
 }

@@ -1,11 +1,12 @@
 //! The lines themselves, in the columns that programs which read perf's lines expect.
 
+use super::counts::Counts;
 use super::places::{self, Places, Space};
-use super::{Sample, extras, json};
+use super::{Decode, Sample, extras, json};
 use perfuse_abi::record::{self, CallchainContext, Decoded, Misc, Record, RecordType, Weight};
 use perfuse_abi::{EventType, Software};
 use perfuse_data::describe::{self, Field, Fields};
-use perfuse_data::replay::{callstack, rest_of_chain};
+use perfuse_data::replay::{Formats, callstack, rest_of_chain};
 use perfuse_data::session::{Level, Session};
 use perfuse_data::text::LineBuffer;
 use perfuse_data::{Event, FileRecord};
@@ -56,6 +57,8 @@ pub struct LinesOptions {
     pub time_of_day: Option<TimeOfDay>,
     /// Callchains end with functions of these names.
     pub stop_at: Vec<String>,
+    /// Takes the first instruction of code apart; without it, fields that tell of it are left out.
+    pub decode: Option<Decode>,
 }
 
 /// The lines, made one after the other, and held until they are taken.
@@ -72,6 +75,7 @@ pub struct Lines {
     sources: Sources,
     /// The source line that each thread has shown last.
     shown: FastMap<u32, (Arc<str>, u32)>,
+    counts: Counts,
 }
 
 impl Lines {
@@ -80,6 +84,7 @@ impl Lines {
         Lines {
             sources: Sources::new().sealed(lookup.symbols()),
             shown: FastMap::default(),
+            counts: Counts::default(),
             text: LineBuffer::default(),
             places: Places::new(lookup),
             options,
@@ -236,6 +241,12 @@ impl Lines {
         self.text.push("\n");
     }
 
+    /// A record that perf has written itself: of those, counts have lines.
+    pub fn tool(&mut self, entry: &FileRecord<'_>, formats: &Formats) {
+        let lines = self.counts.take(entry, formats, self.options.json).unwrap_or_default();
+        self.text.again(lines.as_bytes());
+    }
+
     /// A sample.
     pub fn sample(&mut self, one: &Sample<'_>) {
         let Sample { event, fields, decoded, sample, session, .. } = *one;
@@ -336,8 +347,10 @@ impl Lines {
         if let (true, true, Some(raw)) = (is_bpf, fields.has(Field::BpfOutput), &sample.raw) {
             extras::bpf_output(text, raw.as_bytes());
         }
-        if fields.has(Field::Insnlen) {
-            text.push(" ilen: 0");
+        if [Field::Insnlen, Field::Insn, Field::Disasm].into_iter().any(|field| fields.has(field)) {
+            let address = sample.ip.unwrap_or(0);
+            let found = options.decode.and_then(|decode| places.instruction(&space, level, address, decode));
+            extras::instruction(text, fields, found.as_deref());
         }
         if let (true, Some(address)) = (fields.has(Field::PhysAddr), sample.phys_addr) {
             text.hex(address, 16);

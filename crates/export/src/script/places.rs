@@ -1,6 +1,7 @@
 //! The text of places in programs. The text of an address under some maps is made once and copied from
 //! then on: a recording has millions of addresses, and few different ones.
 
+use super::Decode;
 use perfuse_abi::Attr;
 use perfuse_abi::record::Sample;
 use perfuse_data::describe::{Field, Fields};
@@ -35,7 +36,20 @@ pub(super) fn style(fields: &Fields) -> usize {
 pub(super) struct Places {
     pub(super) lookup: Lookup,
     caches: [Cache; STYLES],
+    /// By the state of the maps, and address.
+    instructions: FastMap<(u64, u64), Option<Arc<Instruction>>>,
 }
+
+/// An instruction: its bytes and its text.
+pub(super) struct Instruction {
+    pub(super) bytes: Vec<u8>,
+    pub(super) text: String,
+}
+
+/// Instructions that are kept; then they are read again.
+const MOST_INSTRUCTIONS: usize = 1 << 16;
+/// No instruction has more bytes.
+const LONGEST: u64 = 15;
 
 #[derive(Default)]
 struct Cache {
@@ -72,7 +86,33 @@ impl<'s> Space<'s> {
 
 impl Places {
     pub(super) fn new(lookup: Lookup) -> Self {
-        Places { lookup, caches: std::array::from_fn(|_| Cache::default()) }
+        let instructions = FastMap::default();
+        Places { lookup, caches: std::array::from_fn(|_| Cache::default()), instructions }
+    }
+
+    /// The instruction at an address, if a file has it.
+    pub(super) fn instruction(
+        &mut self,
+        space: &Space<'_>,
+        level: Level,
+        address: u64,
+        decode: Decode,
+    ) -> Option<Arc<Instruction>> {
+        let key = (space.key(level), address);
+        if let Some(known) = self.instructions.get(&key) {
+            return known.clone();
+        }
+        let code = self.lookup.code(space.session, space.at, (level, address), LONGEST);
+        let read = code.and_then(|(mut bytes, machine, _)| {
+            let (len, text) = decode(&bytes, machine, address)?;
+            bytes.truncate(len);
+            Some(Arc::new(Instruction { bytes, text }))
+        });
+        if self.instructions.len() >= MOST_INSTRUCTIONS {
+            self.instructions.clear();
+        }
+        self.instructions.insert(key, read.clone());
+        read
     }
 
     pub(super) fn locate(&mut self, space: &Space<'_>, level: Level, address: u64) -> Placed {

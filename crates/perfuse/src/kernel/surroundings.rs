@@ -5,7 +5,7 @@
 use crate::error::Error;
 use crate::pmu::online_cpus;
 use crate::target::Cgroup;
-use crate::topology::{self, Seat};
+use crate::topology::{self, Seat, SharedCache};
 use perfuse_proc::{Stat, read};
 use perfuse_sys::Errno;
 use perfuse_sys::poll::{Readiness, poll};
@@ -44,6 +44,16 @@ pub trait Surroundings: Debug + Send + Sync {
     /// The NUMA node of a cpu; 0 where nobody tells.
     fn node(&self, cpu: u32) -> u32 {
         topology::node(cpu)
+    }
+
+    /// The cluster of a cpu, of cores that share something below the die; 0 where nobody tells.
+    fn cluster(&self, cpu: u32) -> u32 {
+        topology::cluster(cpu)
+    }
+
+    /// The cache of data of this level, or of the last one, that a cpu shares with others.
+    fn cache(&self, cpu: u32, level: Option<u32>) -> Option<SharedCache> {
+        topology::cache(cpu, level)
     }
 
     /// All processes, in order.

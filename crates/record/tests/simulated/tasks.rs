@@ -4,6 +4,7 @@ use super::*;
 use perfuse::abi::AttrFlags;
 use perfuse_record::{Error, rehearse};
 use perfuse_testkit::Outcome;
+use std::collections::BTreeSet;
 
 /// Two tasks that share a cpu, in turns of a millisecond.
 const SHARED: &str = "
@@ -216,6 +217,12 @@ pub(super) fn whole_cpus_are_sampled_whoever_runs_there() -> Outcome {
     assert_eq!(made.by_cpu().values().sum::<usize>(), 25);
     let one = make(&plan(kernel(THREADS), Target::Cpus(vec![1]), "cycles"));
     assert_eq!(one.by_cpu().into_keys().collect::<Vec<_>>(), [1]);
+    // Tasks of all cpus are told, as they may come to this one.
+    let ended = one.told(RecordType::EXIT, |record| match &record.record {
+        Record::Exit(exit) => exit.tid,
+        _ => 0,
+    });
+    assert_eq!(ended.into_iter().collect::<BTreeSet<_>>(), [100, 101, 102, 103].into());
     Ok(())
 }
 

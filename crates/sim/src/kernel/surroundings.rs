@@ -1,7 +1,7 @@
 //! The time, the cpus and the tasks of the machine, as those who measure ask for them.
 
 use super::SimKernel;
-use perfuse::kernel::{Errno, Readiness, Seat, Surroundings};
+use perfuse::kernel::{Errno, Readiness, Seat, SharedCache, Surroundings};
 use perfuse::{Call, Cgroup, Error};
 use std::fmt::Write;
 use std::io;
@@ -35,6 +35,19 @@ impl Surroundings for SimKernel {
 
     fn node(&self, _cpu: u32) -> u32 {
         0
+    }
+
+    fn cluster(&self, _cpu: u32) -> u32 {
+        0
+    }
+
+    fn cache(&self, cpu: u32, level: Option<u32>) -> Option<SharedCache> {
+        // Pairs of cores share the last of two caches.
+        match level.unwrap_or(2) {
+            level @ 1 => Some(SharedCache { level, first_cpu: cpu }),
+            level @ 2 => Some(SharedCache { level, first_cpu: cpu & !1 }),
+            _ => None,
+        }
     }
 
     fn processes(&self) -> Vec<u32> {

@@ -69,6 +69,8 @@ fn heading(report: &Report) -> String {
         Aggregation::Everything => "            ",
         Aggregation::Cpu => "CPU                    ",
         Aggregation::Core => "core            cpus             ",
+        Aggregation::Cluster => "cluster          cpus             ",
+        Aggregation::Cache(_) => "cache              cpus             ",
         Aggregation::Die => "die          cpus             ",
         Aggregation::Socket => "socket cpus             ",
         Aggregation::Node => "node   cpus             ",
@@ -112,7 +114,7 @@ fn prefix(report: &Report, row: &Row) -> String {
         Aggregation::Everything => Ok(()),
         Aggregation::Cpu => write!(out, "{name:<10} "),
         // The last number of the place has a width, whatever the others have taken.
-        Aggregation::Core | Aggregation::Die => {
+        Aggregation::Core | Aggregation::Cluster | Aggregation::Cache(_) | Aggregation::Die => {
             let (most, last) =
                 name.split_at(name.rfind(|c: char| !c.is_ascii_digit()).map_or(0, |at| at + 1));
             write!(out, "{most}{last:<8} {cpus:4} ")

@@ -11,7 +11,12 @@ use perfuse_events::{Source, Unit};
 pub(super) fn rows(report: &Report) -> Vec<(&Event, &Row)> {
     let by_event = report.events.iter().flat_map(|event| event.rows.iter().map(move |row| (event, row)));
     match report.aggregation {
-        Aggregation::Core | Aggregation::Die | Aggregation::Socket | Aggregation::Node => {
+        Aggregation::Core
+        | Aggregation::Cluster
+        | Aggregation::Cache(_)
+        | Aggregation::Die
+        | Aggregation::Socket
+        | Aggregation::Node => {
             let all: Vec<_> = by_event.collect();
             let at = |place: &RowPlace| {
                 all.iter().filter(|(_, row)| row.place == *place).copied().collect::<Vec<_>>()
@@ -192,8 +197,9 @@ pub(super) fn place(place: &RowPlace) -> String {
     match place {
         RowPlace::Everywhere => String::new(),
         RowPlace::Cpu(cpu) => format!("CPU{cpu}"),
-        RowPlace::Core { socket, die, core } => format!("S{socket}-D{die}-C{core}"),
-        RowPlace::Die { socket, die } => format!("S{socket}-D{die}"),
+        RowPlace::Core { .. } | RowPlace::Cluster { .. } | RowPlace::Cache { .. } | RowPlace::Die { .. } => {
+            place.to_string()
+        }
         RowPlace::Socket(socket) => format!("S{socket}"),
         RowPlace::Node(node) => format!("N{node}"),
         RowPlace::Thread { name, tid } => format!("{name}-{tid}"),
@@ -213,6 +219,14 @@ mod tests {
         let of = |event: &Event| metric(&report, event, &event.rows[0]).map(|metric| metric.value);
         assert_eq!(of(&report.events[0]), None);
         assert_eq!(of(&report.events[1]), Some(Some(0.0)));
+    }
+
+    #[test]
+    fn zeros_are_left_out_and_reasons_stay() {
+        let never = event("cycles", Outcome::Missing(Missing::never_enabled()));
+        let all = report(vec![counted("faults", &[0, 3]), counted("cs", &[0, 0]), never]);
+        let names: Vec<String> = all.without_zeros().events.into_iter().map(|event| event.name).collect();
+        assert_eq!(names, ["faults", "cycles"]);
     }
 
     #[test]

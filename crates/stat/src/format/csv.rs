@@ -43,13 +43,11 @@ fn prefix(report: &Report, row: &Row, separator: &str) -> String {
         RowPlace::Core { .. } if report.aggregation == Aggregation::Cpu => {
             prefix += &(field(&compat::place(&row.place), separator) + separator);
         }
-        RowPlace::Core { .. } | RowPlace::Die { .. } | RowPlace::Socket(_) | RowPlace::Node(_) => {
+        ref part if part.is_part() => {
             let _ =
                 write!(prefix, "{}{separator}{}{separator}", compat::place(&row.place), compat::cpus(row));
         }
-        RowPlace::Cpu(_) | RowPlace::Thread { .. } => {
-            prefix += &(field(&compat::place(&row.place), separator) + separator)
-        }
+        _ => prefix += &(field(&compat::place(&row.place), separator) + separator),
     }
     prefix
 }
@@ -84,6 +82,8 @@ pub fn metrics_alone(report: &Report, separator: &str) -> String {
             Aggregation::Everything => "",
             Aggregation::Cpu => "cpu,",
             Aggregation::Core => "core,cpus,",
+            Aggregation::Cluster => "cluster,cpus,",
+            Aggregation::Cache(_) => "cache,cpus,",
             Aggregation::Die => "die,cpus,",
             Aggregation::Socket => "socket,cpus,",
             Aggregation::Node => "node,cpus,",

@@ -139,6 +139,8 @@ struct Row_<'a> {
 enum PlaceOf<'a> {
     Cpu(u32),
     Core { socket: u32, die: u32, core: u32, cpus: u32 },
+    Cluster { socket: u32, die: u32, cluster: u32, cpus: u32 },
+    Cache { socket: u32, die: u32, level: u32, first_cpu: u32, cpus: u32 },
     Die { socket: u32, die: u32, cpus: u32 },
     Socket { socket: u32, cpus: u32 },
     Node { node: u32, cpus: u32 },
@@ -230,6 +232,10 @@ fn place(row: &Row) -> Option<PlaceOf<'_>> {
         RowPlace::Everywhere => None,
         RowPlace::Cpu(cpu) => Some(PlaceOf::Cpu(*cpu)),
         &RowPlace::Core { socket, die, core } => Some(PlaceOf::Core { socket, die, core, cpus }),
+        &RowPlace::Cluster { socket, die, cluster } => Some(PlaceOf::Cluster { socket, die, cluster, cpus }),
+        &RowPlace::Cache { socket, die, level, first_cpu } => {
+            Some(PlaceOf::Cache { socket, die, level, first_cpu, cpus })
+        }
         &RowPlace::Die { socket, die } => Some(PlaceOf::Die { socket, die, cpus }),
         &RowPlace::Socket(socket) => Some(PlaceOf::Socket { socket, cpus }),
         &RowPlace::Node(node) => Some(PlaceOf::Node { node, cpus }),

@@ -75,6 +75,8 @@ fn prefix(report: &Report, row: &Row) -> String {
         RowPlace::Everywhere => {}
         RowPlace::Cpu(cpu) => prefix += &place("cpu", cpu.to_string()),
         RowPlace::Core { .. } => prefix += &(place("core", compat::place(&row.place)) + &number),
+        RowPlace::Cluster { .. } => prefix += &(place("cluster", compat::place(&row.place)) + &number),
+        RowPlace::Cache { .. } => prefix += &(place("cache", compat::place(&row.place)) + &number),
         RowPlace::Die { .. } => prefix += &(place("die", compat::place(&row.place)) + &number),
         RowPlace::Socket(_) => prefix += &(place("socket", compat::place(&row.place)) + &number),
         RowPlace::Node(_) => prefix += &(place("node", compat::place(&row.place)) + &number),

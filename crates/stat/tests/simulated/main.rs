@@ -45,6 +45,7 @@ suite! {
         times::orders_start_and_stop_one_event,
         times::a_pmu_that_goes_leaves_what_it_counted,
         places::all_cpus_are_summed_up,
+        places::each_cache_and_cluster_has_a_row,
         places::each_cpu_has_a_row,
         places::thousands_of_cpus_have_a_row_each,
         places::each_thread_has_a_row_with_its_name,

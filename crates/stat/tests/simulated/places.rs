@@ -28,7 +28,7 @@ fn all(cpus: u32) -> Target {
 }
 
 /// The same counts as if each had been told for itself.
-fn named<const N: usize>(values: [(&str, u64); N]) -> Vec<(String, u64)> {
+fn named<'n>(values: impl IntoIterator<Item = (&'n str, u64)>) -> Vec<(String, u64)> {
     values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
@@ -48,6 +48,19 @@ pub(super) fn each_cpu_has_a_row() -> perfuse_testkit::Outcome {
     let expected = [("cpu 0", 1_000_000), ("cpu 1", 2_000_000), ("cpu 2", 3_000_000), ("cpu 3", 0)];
     assert_eq!(rows(&report, 0), named(expected));
     assert!(rows(&report, 1).iter().all(|(_, ns)| *ns == 5_000_000), "{:?}", rows(&report, 1));
+    Ok(())
+}
+
+pub(super) fn each_cache_and_cluster_has_a_row() -> perfuse_testkit::Outcome {
+    for (aggregation, expected) in [
+        (Aggregation::Cache(None), vec![("S0-D0-L2-ID0", 3_000_000), ("S0-D0-L2-ID2", 3_000_000)]),
+        (Aggregation::Cache(Some(3)), vec![("S0-D0-L0-ID0", 6_000_000)]),
+        (Aggregation::Cluster, vec![("S0-D0-CLS0", 6_000_000)]),
+    ] {
+        let mut plan = plan(kernel(CPUS), all(4), "cycles");
+        plan.aggregation = aggregation;
+        assert_eq!(rows(&counted(&plan), 0), named(expected), "{aggregation:?}");
+    }
     Ok(())
 }
 

@@ -14,6 +14,15 @@ pub(super) fn counting_starts_after_the_delay() -> perfuse_testkit::Outcome {
     let report = counted(&plan);
     assert_eq!(values(&report), [7_500_000]);
     assert_eq!(readings(&report)[0].enabled_ns, 7_500_000);
+    // The delay is no part of the time that is told, of intervals, and of the limit.
+    assert_eq!(report.runs[0].wall_ns, 7_500_000);
+    let mut plan = of_first(WORKER, "cycles");
+    plan.start = Start::After(Duration::from_micros(2500));
+    plan.interval = Some(Duration::from_millis(2));
+    plan.timeout = Some(Duration::from_millis(5));
+    let (report, intervals) = counted_with(&plan, None);
+    assert_eq!(by_interval(&intervals), [(2, 2_000_000), (4, 2_000_000), (5, 1_000_000)]);
+    assert_eq!(report.runs[0].wall_ns, 5_000_000);
     Ok(())
 }
 
