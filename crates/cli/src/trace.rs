@@ -14,7 +14,6 @@ use crate::term::number::grouped;
 use crate::term::out::{self, say};
 use lines::Lines;
 use perfuse::Perf;
-use perfuse_abi::EventType;
 use perfuse_abi::record::Sample;
 use perfuse_abi::regs::Arch;
 use perfuse_data::replay::{CallReplay, Heard, Lost, Replay, SampleField, SampleRecord, Step, sample_fields};
@@ -226,34 +225,30 @@ impl Args {
         least.map_err(|why| Failure::usage(format_args!("--duration: {why}")))
     }
 
-    /// What the kernel's own sums can answer, if it is tables that are asked for; else why not, if that has to be told.
+    /// What the kernel's own sums can answer, if it is tables that are asked for; else why not.
     fn in_kernel(
         &self,
         wanted: &Wanted,
         table: &Calls,
-    ) -> Result<Option<std::result::Result<CallQuestion, &'static str>>> {
-        let has_more = self.has_lines() || self.output.is_some();
-        if has_more || !wanted.has_calls || !wanted.events.is_empty() {
+    ) -> Result<Option<std::result::Result<CallQuestion, &str>>> {
+        if self.has_lines() || self.output.is_some() || !wanted.has_calls || !wanted.events.is_empty() {
             return Ok(None);
         }
-        if self.condition.is_some() {
-            return Ok(Some(Err("its programs know no --if")));
-        }
-        let tables = usize::from(self.count) + usize::from(self.summary) + usize::from(self.has_rows());
-        let (rows, wanted) = if tables > 1 {
-            return Ok(Some(Err("its programs make one table")));
-        } else if self.has_rows() {
-            let of = self.question()?.of;
-            let spread = self.show.is_empty() || self.show.iter().any(|what| what.is_spread());
-            match Rows::by_keys(&self.by, of.as_ref(), spread, &wanted.calls, table) {
-                Some(found) => found,
-                None => return Ok(Some(Err("its programs do not know these keys"))),
+        let rows = match (self.condition.is_some(), self.has_rows(), self.summary || self.count) {
+            (true, ..) => Err("its programs know no --if"),
+            (_, true, true) => Err("its programs make one table"),
+            (_, true, false) => {
+                let of = self.question()?.of;
+                let spread = self.show.is_empty() || self.show.iter().any(|what| what.is_spread());
+                let rows = Rows::by_keys(&self.by, of.as_ref(), spread, &wanted.calls, table);
+                rows.ok_or("its programs do not know these keys")
             }
-        } else {
-            (if self.count && !self.json { Rows::ByCall } else { Rows::ByThread }, wanted.calls.clone())
+            _ if self.count && !self.json => Ok((Rows::ByCall, wanted.calls.clone())),
+            _ => Ok((Rows::ByThread, wanted.calls.clone())),
         };
         let least_ns = self.least()?.map_or(0, |least| u64::try_from(least.as_nanos()).unwrap_or(u64::MAX));
-        Ok(Some(Ok(CallQuestion { wanted, failed: self.failure, least_ns, rows })))
+        let failed = self.failure;
+        Ok(Some(rows.map(|(rows, wanted)| CallQuestion { wanted, failed, least_ns, rows })))
     }
 
     /// The condition with what `--duration` and `--failure` add to it.
@@ -288,24 +283,14 @@ pub(crate) fn run(args: &Args, record_args: &dyn Fn(Vec<OsString>) -> Result<Box
         let machine = perfuse_data::describe::machine(&mut data);
         let table = Calls::of(Arch::from_machine(&machine).unwrap_or(native));
         let mut reader = Reader::new(args, table, false)?;
-        let was_cut = data.features().next().is_none();
         let mut replay = Replay::new(data);
-        if was_cut && replay.formats().is_empty() {
-            let events = replay.data().events().iter();
-            let tracepoints = events.filter(|event| event.attr.type_ == EventType::TRACEPOINT);
-            let ids: Vec<u64> = tracepoints.map(|event| event.attr.config).collect();
-            let formats = perfuse::tracefs::formats(&ids);
-            formats.iter().for_each(|(system, text)| replay.formats_mut().add(system, text));
-            if !ids.is_empty() {
-                if formats.is_empty() {
-                    return Err(Failure::new(format_args!(
-                        "{}: the recording was cut short before the formats of its tracepoints, and this machine tells none (root, and a tracefs, are needed)",
-                        foreign(path.as_os_str().as_encoded_bytes())
-                    )));
-                }
-                say(
-                    "the recording was cut short before the formats of its tracepoints: those of this machine are taken",
-                );
+        let cut = "the recording was cut short before the formats of its tracepoints";
+        match perfuse_record::take_formats(&mut replay) {
+            None => {}
+            Some(true) => say(format_args!("{cut}: those of this machine are taken")),
+            Some(false) => {
+                let path = foreign(path.as_os_str().as_encoded_bytes());
+                return Err(Failure::new(format_args!("{path}: {cut}, and this machine tells none")));
             }
         }
         recording::replay(replay, |step| reader.step(step))?;
@@ -376,14 +361,7 @@ pub(crate) fn run(args: &Args, record_args: &dyn Fn(Vec<OsString>) -> Result<Box
 /// Writes the tables of what the kernel has summed up.
 fn told_by_kernel(args: &Args, table: &Calls, summed: Summed) -> Result {
     put(&Sums::of(summed.rows).text(args, table), !args.command.is_empty())?;
-    for (count, what) in [
-        (summed.no_room.calls, "calls found no room in the sums of the kernel"),
-        (summed.no_room.threads, "threads found no room in the kernel's list: their calls are not counted"),
-    ] {
-        if count > 0 {
-            say(format_args!("{} {what}", grouped(count)));
-        }
-    }
+    summed.no_room.told().iter().for_each(say);
     say("summed up in the kernel (BPF): no records, none lost");
     Ok(record::exit_code(&summed.ended))
 }

@@ -57,6 +57,7 @@ pub use plan::{
 pub use probes::find_probes;
 pub use rehearse::rehearse;
 pub use remark::Remark;
+pub use sections::take_formats;
 pub use sink::{FileSink, Sink, Stamp, StreamSink, Written};
 pub use streamed::{Beside, streamed};
 pub use summed::{Summed, SummedRows, SummingUp};

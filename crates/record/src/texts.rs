@@ -131,7 +131,7 @@ impl TextReader {
         let may_be_empty = spec.may_have_empty_path(arguments);
         let mut found = match &mut self.copies {
             Some(Copies { texts, programs }) => {
-                let read = |key: &[u8]| programs.map(CallTexts::COPIES).lookup(key);
+                let read = |key: &[u8]| programs.map(CallTexts::COPIES).lookup(key).ok();
                 texts.of_call((tid, time), number, arguments, self.table, &read)
             }
             None => Vec::new(),

@@ -454,6 +454,9 @@ fn sleep_is_summed_up_by_thread_and_stack() {
     assert_eq!(lost, NoRoom::default());
 }
 
+/// A call with its arguments, and the texts that are told, by the places of their arguments.
+type Made = (u64, [u64; 6], &'static [(usize, &'static str)]);
+
 #[test]
 fn texts_are_copied_as_calls_begin() {
     let calls = Calls::of(Arch::X86_64);
@@ -474,7 +477,7 @@ fn texts_are_copied_as_calls_begin() {
     };
     let number = |name: &str| calls.number(name).unwrap();
     let (openat, rename, connect) = (number("openat"), number("rename"), number("connect"));
-    let made: [(u64, [u64; 6], &[(usize, &str)]); 5] = [
+    let made: [Made; 5] = [
         (openat, [3, 0x1000, 0, 0, 0, 0], &[(1, "/a/one")]),
         (rename, [0x1000, 0x1100, 0, 0, 0, 0], &[(0, "/a/one"), (1, "/two")]),
         (connect, [3, 0x1400, 16, 0, 0, 0], &[(1, "{AF_INET, 127.0.0.1:80}")]),
@@ -491,7 +494,7 @@ fn texts_are_copied_as_calls_begin() {
     // Another text at the same address since then.
     memory[..6].copy_from_slice(b"/other");
     let read = |kernel: &Kernel<()>, key: &[u8]| {
-        kernel.machine.maps.get(kernel.maps[4]).expect("the map").lookup(key)
+        kernel.machine.maps.get(kernel.maps[CallTexts::COPIES]).expect("the map").lookup(key).ok()
     };
     for (index, (number, arguments, told)) in made.iter().enumerate().take(4) {
         let time = 1000 * index as u64 + 300;

@@ -108,6 +108,17 @@ pub struct NoRoom {
     pub threads: u64,
 }
 
+impl NoRoom {
+    /// The same in sentences, of what there is any.
+    pub fn told(&self) -> Vec<String> {
+        let rows = [
+            (self.calls, "calls found no room in the sums of the kernel"),
+            (self.threads, "threads found no room in the kernel's list: their calls are not counted"),
+        ];
+        rows.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect()
+    }
+}
+
 impl InKernel {
     fn keys(&self) -> &[Key] {
         match &self.asked.rows {

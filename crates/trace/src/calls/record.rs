@@ -128,3 +128,17 @@ impl<'a> Schema<'a> {
         Schema { format: None, extras }
     }
 }
+
+impl Calls {
+    /// Whether a call has an argument of this name that is a text, and no other field has the name.
+    pub fn has_text(&self, name: &str) -> bool {
+        if CALL_FIELDS.iter().any(|field| field.name == name) {
+            return false;
+        }
+        let mut arguments = self
+            .numbers()
+            .filter_map(|number| self.get(number))
+            .flat_map(|spec| spec.arguments.iter().flatten());
+        arguments.any(|argument| argument.name == name && argument.is_text())
+    }
+}

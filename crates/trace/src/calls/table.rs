@@ -1,6 +1,5 @@
 //! The table of system calls, and sets of them as people write them.
 
-use super::record::CALL_FIELDS;
 use perfuse_abi::regs::Arch;
 use perfuse_events::nearest;
 use regex_lite::Regex;
@@ -107,15 +106,6 @@ impl Calls {
         CallSet::Only(
             self.by_number.iter().filter(|(_, spec)| has_text(spec)).map(|(number, _)| *number).collect(),
         )
-    }
-
-    /// Whether a call has an argument of this name that is a text, and no other field has the name.
-    pub fn has_text(&self, name: &str) -> bool {
-        if CALL_FIELDS.iter().any(|field| field.name == name) {
-            return false;
-        }
-        let mut arguments = self.by_number.values().flat_map(|spec| spec.arguments.iter().flatten());
-        arguments.any(|argument| argument.name == name && argument.is_text())
     }
 
     /// All numbers.

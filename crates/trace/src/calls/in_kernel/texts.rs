@@ -9,7 +9,6 @@ use super::text::{END, ENTER, FORK, LOOK, TAKEN, given, insert, store};
 use super::{Element, InKernel, NUMBERS, Whose, word};
 use crate::calls::address::socket_address;
 use crate::calls::table::{CallSet, Calls};
-use perfuse_abi::Errno;
 use perfuse_abi::regs::Arch;
 use perfuse_bpf::map::flag::NO_PREALLOC;
 use perfuse_bpf::{AssembleError, Insn, MapKind, MapSpec, assemble};
@@ -232,7 +231,7 @@ impl CallTexts {
         number: u64,
         arguments: &[u64; 6],
         calls: &Calls,
-        read: &dyn Fn(&[u8]) -> Result<Vec<u8>, Errno>,
+        read: &dyn Fn(&[u8]) -> Option<Vec<u8>>,
     ) -> Vec<(usize, String)> {
         let spec = calls.get(number).filter(|_| self.wanted.has(number));
         let arguments =
@@ -254,7 +253,7 @@ impl CallTexts {
                 .enumerate()
                 .filter_map(|(index, (argument, (kind, address)))| {
                     let key = [tid, ((place % PLACES) as u32) << 2 | index as u32];
-                    let copy = read(&key.map(u32::to_ne_bytes).concat()).ok()?;
+                    let copy = read(&key.map(u32::to_ne_bytes).concat())?;
                     let is_its = word(&copy, 0) == number
                         && word(&copy, 8) == **address
                         && word(&copy, 16).abs_diff(time) < APART_NS;
