@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! cargo run --release --manifest-path benches/Cargo.toml            # all
-//! cargo run --release --manifest-path benches/Cargo.toml -- read    # one of: read group drain stat start symbols data record report script sim engine live siblings unwound bpf
+//! cargo run --release --manifest-path benches/Cargo.toml -- read    # one of: read group drain stat start symbols data record report script sim engine live siblings unwound bpf trace
 //! ```
 
 mod accuracy;
@@ -24,6 +24,7 @@ mod sim;
 mod start;
 mod stat;
 mod symbols;
+mod trace;
 mod unwound;
 
 /// The embedded kernel.
@@ -36,7 +37,7 @@ fn main() {
     if let [record::WORK, kind, amount] = wanted.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         return record::work(kind, amount.parse().expect("a number"));
     }
-    let all: [(&str, fn()); 16] = [
+    let all: [(&str, fn()); 17] = [
         ("read", read::single),
         ("group", read::group),
         ("drain", drain::all),
@@ -53,6 +54,7 @@ fn main() {
         ("siblings", siblings::all),
         ("unwound", unwound::all),
         ("bpf", bpf::all),
+        ("trace", trace::all),
     ];
     for (name, bench) in all {
         if wanted.is_empty() || wanted.iter().any(|w| w == name) {

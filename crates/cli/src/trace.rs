@@ -9,17 +9,20 @@ use crate::common::kernel::{Choice, Choices};
 use crate::exit::{Failure, Result};
 use crate::record;
 use crate::recording::{self, expression};
+use crate::term::foreign::foreign;
 use crate::term::number::grouped;
 use crate::term::out::{self, say};
 use lines::Lines;
+use perfuse::Perf;
 use perfuse_abi::record::Sample;
 use perfuse_abi::regs::Arch;
 use perfuse_data::replay::{CallReplay, Heard, Lost, Replay, SampleField, SampleRecord, Step, sample_fields};
 use perfuse_data::{Event, PerfData, ReadOptions};
 use perfuse_events::glob;
-use perfuse_record::{Beside, Ended, FileSink, Observer, Remark, Sink, Texts, streamed};
+use perfuse_record::{Beside, Ended, FileSink, Observer, Remark, Sink, Summed, SummingUp, Texts, streamed};
 use perfuse_trace::{
-    Asked, Call, CallRecord, CallSet, Calls, Expr, ExprError, Question, Schema, call_schema,
+    Asked, Call, CallQuestion, CallRecord, CallSet, Calls, Expr, ExprError, Question, Rows, Schema,
+    call_schema,
 };
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -155,7 +158,7 @@ impl Wanted {
     fn words(&self, texts: Option<CallSet>) -> Vec<OsString> {
         let all = self.calls.clone();
         let entries = match texts {
-            Some(texts) => vec![all.clone().and(texts.clone()), all.clone().and(texts.others())],
+            Some(texts) => vec![all.within(&texts), all.within(&texts.others())],
             None => vec![all.clone()],
         };
         let raw =
@@ -173,7 +176,7 @@ impl Args {
     fn words(&self, wanted: &Wanted, table: &Calls) -> Vec<OsString> {
         let mut words: Vec<OsString> =
             ["perfuse", "record", "--no-follow", "-c1"].map(OsString::from).to_vec();
-        words.extend(wanted.words(self.wants_texts().then(|| table.with_texts())));
+        words.extend(wanted.words(self.wants_texts(table).then(|| table.with_texts())));
         let kernel = self.kernel.as_ref().map(|kernel| kernel.word().to_string_lossy().into_owned());
         for (name, value) in [
             ("--pid", self.pid.as_ref()),
@@ -209,18 +212,49 @@ impl Args {
     }
 
     /// Whether texts that calls were given are told, or asked for.
-    fn wants_texts(&self) -> bool {
-        self.has_lines() || self.condition.is_some() || self.has_rows()
+    fn wants_texts(&self, table: &Calls) -> bool {
+        let asked = self.condition.iter().chain(&self.by).chain(&self.of);
+        let mut words =
+            asked.flat_map(|expr| expr.as_str().split(|c: char| !c.is_alphanumeric() && c != '_'));
+        self.has_lines() || words.any(|word| table.has_text(word))
+    }
+
+    /// What `--duration` asks for.
+    fn least(&self) -> Result<Option<Duration>> {
+        let least = self.duration.map(|ms| Duration::try_from_secs_f64(ms / 1000.0)).transpose();
+        least.map_err(|why| Failure::usage(format_args!("--duration: {why}")))
+    }
+
+    /// What the kernel's own sums can answer, if it is tables that are asked for; else why not.
+    fn in_kernel(
+        &self,
+        wanted: &Wanted,
+        table: &Calls,
+    ) -> Result<Option<std::result::Result<CallQuestion, &str>>> {
+        if self.has_lines() || self.output.is_some() || !wanted.has_calls || !wanted.events.is_empty() {
+            return Ok(None);
+        }
+        let rows = match (self.condition.is_some(), self.has_rows(), self.summary || self.count) {
+            (true, ..) => Err("its programs know no --if"),
+            (_, true, true) => Err("its programs make one table"),
+            (_, true, false) => {
+                let of = self.question()?.of;
+                let spread = self.show.is_empty() || self.show.iter().any(|what| what.is_spread());
+                let rows = Rows::by_keys(&self.by, of.as_ref(), spread, &wanted.calls, table);
+                rows.ok_or("its programs do not know these keys")
+            }
+            _ if self.count && !self.json => Ok((Rows::ByCall, wanted.calls.clone())),
+            _ => Ok((Rows::ByThread, wanted.calls.clone())),
+        };
+        let least_ns = self.least()?.map_or(0, |least| u64::try_from(least.as_nanos()).unwrap_or(u64::MAX));
+        let failed = self.failure;
+        Ok(Some(rows.map(|(rows, wanted)| CallQuestion { wanted, failed, least_ns, rows })))
     }
 
     /// The condition with what `--duration` and `--failure` add to it.
     fn question(&self) -> Result<Question> {
         let mut parts: Vec<String> = self.condition.iter().map(|expr| format!("({expr})")).collect();
-        if let Some(ms) = self.duration {
-            let ns = Duration::try_from_secs_f64(ms / 1000.0)
-                .map_err(|why| Failure::usage(format_args!("--duration: {why}")))?;
-            parts.push(format!("duration >= {}", ns.as_nanos()));
-        }
+        parts.extend(self.least()?.map(|least| format!("duration >= {}", least.as_nanos())));
         parts.extend(self.failure.then(|| "error != ''".to_owned()));
         let condition = match (&self.condition, parts.len()) {
             (Some(expr), 1) => Some(expr.clone()),
@@ -249,19 +283,30 @@ pub(crate) fn run(args: &Args, record_args: &dyn Fn(Vec<OsString>) -> Result<Box
         let machine = perfuse_data::describe::machine(&mut data);
         let table = Calls::of(Arch::from_machine(&machine).unwrap_or(native));
         let mut reader = Reader::new(args, table, false)?;
-        recording::replay(Replay::new(data), |step| reader.step(step))?;
+        let mut replay = Replay::new(data);
+        let cut = "the recording was cut short before the formats of its tracepoints";
+        match perfuse_record::take_formats(&mut replay) {
+            None => {}
+            Some(true) => say(format_args!("{cut}: those of this machine are taken")),
+            Some(false) => {
+                let path = foreign(path.as_os_str().as_encoded_bytes());
+                return Err(Failure::new(format_args!("{path}: {cut}, and this machine tells none")));
+            }
+        }
+        recording::replay(replay, |step| reader.step(step))?;
         reader.finish(&[])?;
         return Ok(ExitCode::SUCCESS);
     }
     let table = Calls::of(native);
     let wanted = Wanted::of(&args.event, table)?;
     let mut reader = Reader::new(args, table, !args.command.is_empty())?;
-    let (kernel, mut plan, remarks) = record::plan(&*record_args(args.words(&wanted, table))?).map_err(|failure| match failure.to_string() {
-        said if said.contains("embedded kernel") && wanted.has_calls => Failure::new(format_args!(
-            "{said}; the embedded kernel has no tracepoints of system calls yet, so that trace needs Linux's: root, or CAP_PERFMON and tracefs"
+    let may = |kernel: &Perf| match kernel.facts().is_embedded && wanted.has_calls {
+        true => Err(Failure::new(
+            "the embedded kernel has no tracepoints of system calls yet, so that trace needs Linux's: root, or CAP_PERFMON and tracefs",
         )),
-        _ => failure,
-    })?;
+        false => Ok(()),
+    };
+    let (kernel, mut plan, remarks) = record::plan(&*record_args(args.words(&wanted, table))?, may)?;
     drop(kernel);
     remarks.into_iter().for_each(say);
     (plan.build_ids, plan.bpf, plan.fields.cpu) = (false, false, true);
@@ -272,11 +317,18 @@ pub(crate) fn run(args: &Args, record_args: &dyn Fn(Vec<OsString>) -> Result<Box
         plan.pages = Some((RINGS / rings).clamp(1 << 19, 16 << 20) / perfuse_sys::page_size());
     }
     plan.read_every = Duration::from_millis(if args.has_lines() { 10 } else { 100 });
-    if let (true, Some(first)) = (args.wants_texts() && wanted.has_calls, plan.events.first_mut()) {
-        first.prompt = true;
-    }
+    let records = |why: &dyn std::fmt::Display| Some(format!("summed up from records: {why}"));
+    let way = match args.in_kernel(&wanted, table)? {
+        None => None,
+        Some(Err(why)) => records(&why),
+        Some(Ok(question)) => match SummingUp::prepare(&plan, &question, table) {
+            Ok(summing) => return told_by_kernel(args, table, summing.run(&plan, table)?),
+            Err(why) => records(&why),
+        },
+    };
     let mut file = args.output.as_ref().map(FileSink::new);
-    let texts = args.wants_texts().then(|| (table, reader.texts.clone()));
+    let texts = (args.wants_texts(table) && wanted.has_calls)
+        .then(|| (table, reader.texts.clone(), wanted.calls.clone()));
     let beside =
         Beside { reader_goes_first: true, sink: file.as_mut().map(|file| file as &mut dyn Sink), texts };
     let mut heard = Remarks::default();
@@ -302,7 +354,25 @@ pub(crate) fn run(args: &Args, record_args: &dyn Fn(Vec<OsString>) -> Result<Box
     };
     let ended: Ended = ended?;
     told?;
+    way.into_iter().for_each(say);
     Ok(record::exit_code(&ended))
+}
+
+/// Writes the tables of what the kernel has summed up.
+fn told_by_kernel(args: &Args, table: &Calls, summed: Summed) -> Result {
+    put(&Sums::of(summed.rows).text(args, table), !args.command.is_empty())?;
+    summed.no_room.told().iter().for_each(say);
+    say("summed up in the kernel (BPF): no records, none lost");
+    Ok(record::exit_code(&summed.ended))
+}
+
+/// Writes tables where lines would be.
+fn put(text: &str, to_stderr: bool) -> Result<()> {
+    match to_stderr {
+        true => out::stderr().write_all(text.as_bytes())?,
+        false => out::print(text.as_bytes())?,
+    }
+    Ok(())
 }
 
 /// Remarks of the recording, told when it is over, below lines and tables.
@@ -327,6 +397,7 @@ struct Reader<'a> {
     /// The question for each call by its number, and for each other event; nothing where it lacks a field.
     asked: HashMap<(bool, u64), Option<Arc<Asked>>>,
     texts: Texts,
+    wants_texts: bool,
     lines: Option<Lines>,
     sums: Sums,
     lost: Lost,
@@ -368,6 +439,7 @@ impl<'a> Reader<'a> {
             calls: CallReplay::default(),
             asked: HashMap::new(),
             texts: Texts::default(),
+            wants_texts: args.wants_texts(table) && args.input.is_none(),
             lines,
             sums,
             lost: Lost::default(),
@@ -400,7 +472,10 @@ impl<'a> Reader<'a> {
             return Ok(());
         }
         let comm = step.and_then(|step| Some(step.session.comm(step.session.comm_of(call.at.tid)?)));
-        let texts = self.texts.take(call.at.tid, call.at.time);
+        let texts = match self.wants_texts {
+            true => self.texts.take(call.at.tid, call.at.time),
+            false => Vec::new(),
+        };
         let text = |index| texts.iter().find(|(place, _)| *place == index).map(|(_, text)| text.clone());
         let record = CallRecord { call, calls: self.table, comm: comm.unwrap_or_default(), text: &text };
         let table = self.table;
@@ -473,12 +548,7 @@ impl<'a> Reader<'a> {
         if let Some(lines) = &mut self.lines {
             lines.flush()?;
         }
-        let text = self.sums.text(self.args, self.table);
-        if self.to_stderr {
-            out::stderr().write_all(text.as_bytes())?
-        } else {
-            out::print(text.as_bytes())?
-        }
+        put(&self.sums.text(self.args, self.table), self.to_stderr)?;
         if let Some(error) = self.refused.take().filter(|_| self.asked.values().all(Option::is_none)) {
             return Err(error.into());
         }

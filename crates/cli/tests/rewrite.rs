@@ -53,6 +53,25 @@ fn fixture(name: &str) -> String {
 
 #[cfg(target_endian = "little")]
 #[test]
+fn a_part_by_an_expression_has_the_samples_for_which_it_holds() {
+    let folder = &Folder::new("filter");
+    let whole = &fixture("calls.data");
+    for (filter, least) in
+        [("id == 1", 2), ("ret < 0", 3), ("id in {0..3} && cpu >= 0", 4), ("pid == 1 && pid == 2", 0)]
+    {
+        folder.done(&["cut", "-i", whole, "-o", "part.data", "--filter", filter]);
+        let part = folder.told("script", "part.data", &[]);
+        assert_eq!(part, folder.told("script", whole, &["--filter", filter]), "{filter}");
+        assert!(part.len() >= least, "{filter}: {part:?}");
+    }
+    let refused = folder.run(&["cut", "-i", whole, "-o", "none.data", "--filter", "idd == 1"]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && said.contains("'idd'"), "{said}");
+    assert!(!folder.0.join("none.data").exists());
+}
+
+#[cfg(target_endian = "little")]
+#[test]
 fn a_part_is_told_as_the_whole_with_the_same_filter() {
     let folder = &Folder::new("cut");
     let filters: [&[&str]; 6] = [

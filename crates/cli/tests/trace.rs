@@ -12,19 +12,25 @@ suite! {
         rows_are_of_the_calls_that_count,
         what_makes_no_sense_is_told_before_anything_runs;
     witnesses:
-        counts_and_errors_are_straces;
+        counts_and_errors_are_straces,
+        those_of_processes_that_start_execute_and_die_too;
     measurements:
+        nothing_is_lost_where_the_kernel_sums_up,
+        threads_of_a_process_that_runs_already_are_summed_up_and_what_they_start,
         known_numbers_of_calls_are_told,
         a_recording_answers_again_what_was_told_live,
         the_commands_exit_status_is_kept,
         texts_are_those_that_calls_were_given,
+        texts_are_copied_before_they_change,
+        addresses_of_sockets_are_told_and_each_call_once,
         an_interrupted_trace_still_has_its_table,
         a_full_disk_leaves_the_table,
+        a_recording_that_was_cut_short_has_its_calls,
         other_events_are_lines_too,
         the_embedded_kernel_says_what_it_lacks;
 }
 
-fn program() -> PathBuf {
+fn perfuse() -> PathBuf {
     std::env::var_os("PERFUSE_BIN").map_or_else(|| env!("CARGO_BIN_EXE_perfuse").into(), PathBuf::from)
 }
 
@@ -33,7 +39,7 @@ fn fixture() -> String {
 }
 
 fn run(arguments: &[&str]) -> Output {
-    let mut command = Command::new(program());
+    let mut command = Command::new(perfuse());
     command.arg("trace").args(arguments).stdin(Stdio::null()).env("LC_ALL", "C").output().expect("it starts")
 }
 
@@ -100,14 +106,80 @@ int main(void) {
 }
 "#;
 
+/// Processes of processes, threads that execute programs, and deaths within calls: each call as often in each run.
+const TREE: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+static char *self;
+static void calls(int n) { for (int i = 0; i < n; i++) { syscall(SYS_getppid); syscall(SYS_dup, -1); } }
+static volatile int ready;
+static void *sleeper(void *unused) { __sync_fetch_and_add(&ready, 1); for (;;) syscall(SYS_pause); }
+static void *executes(void *unused) { while (ready < 2) {} calls(3); execl(self, self, "leaf", (char *)0); _exit(9); }
+static void tree(int depth) {
+    calls(5);
+    for (int child = 0; depth > 0 && child < 2; child++) if (fork() == 0) { tree(depth - 1); _exit(0); }
+    for (int child = 0; depth > 0 && child < 2; child++) wait(0);
+}
+int main(int count, char **arguments) {
+    self = arguments[0];
+    if (count > 1) { calls(7); return 0; }
+    tree(4);
+    /* Executed by a thread that is not the first one, while others sleep. */
+    if (fork() == 0) {
+        pthread_t threads[3];
+        for (int i = 0; i < 2; i++) pthread_create(&threads[i], 0, sleeper, 0);
+        pthread_create(&threads[2], 0, executes, 0);
+        for (;;) syscall(SYS_pause);
+    }
+    wait(0);
+    /* Executed after vfork. */
+    for (int i = 0; i < 3; i++) {
+        if (vfork() == 0) { execl(self, self, "leaf", (char *)0); _exit(9); }
+        wait(0);
+    }
+    /* Killed within a call that never returns, and by a fault. */
+    for (int i = 0; i < 3; i++) {
+        int ends[2];
+        if (pipe(ends)) return 1;
+        pid_t child = fork();
+        if (child == 0) {
+            calls(2);
+            if (i == 2) *(volatile int *)8 = 0;
+            if (write(ends[1], "x", 1) != 1) return 1;
+            for (;;) syscall(SYS_pause);
+        }
+        close(ends[1]);
+        char byte;
+        if (read(ends[0], &byte, 1) < 0) return 1;
+        close(ends[0]);
+        usleep(50000);
+        if (i < 2) kill(child, i ? SIGKILL : SIGTERM);
+        wait(0);
+    }
+    return 0;
+}
+"#;
+
 /// The calls of [`KNOWN`] whose numbers do not depend on who is faster.
 const CALLS: [(&str, u64, u64); 4] =
     [("getppid", 1000 + 150, 0), ("write", 60, 0), ("pipe2", 3, 0), ("wait4", 3, 0)];
 
 fn known(folder: &Folder) -> Result<String, perfuse_testkit::Skip> {
+    compiled(folder, KNOWN)
+}
+
+fn compiled(folder: &Folder, text: &str) -> Result<String, perfuse_testkit::Skip> {
     need::program("cc")?;
     let (source, built) = (folder.file("known.c"), folder.file("known"));
-    std::fs::write(&source, KNOWN).expect("a source");
+    std::fs::write(&source, text).expect("a source");
     let done =
         Command::new("cc").args(["-O1", "-pthread", "-o", &built, &source]).status().expect("cc starts");
     assert!(done.success());
@@ -235,6 +307,79 @@ fn counts_and_errors_are_straces() -> Outcome {
     Ok(())
 }
 
+fn those_of_processes_that_start_execute_and_die_too() -> Outcome {
+    needs()?;
+    in_kernel()?;
+    need::program("strace")?;
+    let folder = Folder::new("tree");
+    let tree = compiled(&folder, TREE)?;
+    let ours = text(&run(&["-c", "--", &tree]).stderr);
+    assert!(ours.ends_with("summed up in the kernel (BPF): no records, none lost\n"), "{ours}");
+    let strace = Command::new("strace").args(["-f", "-c", &tree]).output().expect("strace starts");
+    assert_eq!(counts(&ours), counts(&text(&strace.stderr)));
+    Ok(())
+}
+
+/// The kernel sums up calls itself for this user.
+fn in_kernel() -> Outcome {
+    needs()?;
+    need::first_pid_namespace()?;
+    let said = text(&run(&["-c", "--", "true"]).stderr);
+    match said.lines().last().and_then(|line| line.split_once("summed up from records: ")) {
+        Some((_, why)) => Err(perfuse_testkit::Skip::needs("BPF", why)),
+        None => Ok(()),
+    }
+}
+
+fn nothing_is_lost_where_the_kernel_sums_up() -> Outcome {
+    in_kernel()?;
+    let folder = Folder::new("busy");
+    let busy = compiled(
+        &folder,
+        "#include <sys/syscall.h>\n#include <unistd.h>\n#include <sys/wait.h>\nint main(int c, char **v) { \
+         for (long i = 0; i < 3000000; i++) syscall(SYS_getpgid, 0); if (c > 1) return 0; \
+         if (fork() == 0) execl(v[0], v[0], \"again\", (char *)0); wait(0); return 0; }",
+    )?;
+    let table =
+        counts(&text(&run(&["-c", "--", "sh", "-c", &format!("{busy}; {busy} & {busy} once; wait")]).stderr));
+    assert_eq!(table.get("getpgid"), Some(&(15_000_000, 0)));
+    Ok(())
+}
+
+fn threads_of_a_process_that_runs_already_are_summed_up_and_what_they_start() -> Outcome {
+    in_kernel()?;
+    let folder = Folder::new("attached");
+    let source = "#include <pthread.h>\n#include <sys/syscall.h>\n#include <unistd.h>\n#include <sys/wait.h>\n\
+        static void *work(void *n) { for (long i = 0; i < (long)n; i++) syscall(SYS_getppid); return 0; }\n\
+        int main(void) { char byte; pthread_t thread; if (read(0, &byte, 1) != 1) return 1;\n\
+        for (long i = 1; i < 4; i++) { pthread_create(&thread, 0, work, (void *)(i * 100)); pthread_join(thread, 0); }\n\
+        if (fork() == 0) { work((void *)1000); _exit(0); } wait(0); sleep(1); return 0; }";
+    let program = compiled(&folder, source)?;
+    let mut child =
+        Command::new(&program).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it starts");
+    let pid = child.id().to_string();
+    let mut trace = Command::new(perfuse());
+    let trace =
+        trace.args(["trace", "-s", "--json", "-p", &pid]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let trace = trace.spawn().expect("it starts");
+    // Its programs run when it sleeps in poll; a second is plenty, and the test is tried again if not.
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    drop(child.stdin.take().map(|mut input| std::io::Write::write_all(&mut input, b"x")));
+    child.wait().expect("its end");
+    let output = trace.wait_with_output().expect("its end");
+    let json: serde_json::Value = serde_json::from_str(&text(&output.stdout)).expect("JSON");
+    let mut calls: Vec<u64> = json["calls"]
+        .as_array()
+        .expect("rows")
+        .iter()
+        .filter(|row| row["call"] == "getppid")
+        .map(|row| row["calls"].as_u64().expect("a number"))
+        .collect();
+    calls.sort_unstable();
+    assert_eq!(calls, [100, 200, 300, 1000], "{}", text(&output.stderr));
+    Ok(())
+}
+
 fn known_numbers_of_calls_are_told() -> Outcome {
     needs()?;
     let folder = Folder::new("known");
@@ -281,9 +426,10 @@ fn a_recording_answers_again_what_was_told_live() -> Outcome {
     let folder = Folder::new("again");
     let (known, file) = (known(&folder)?, folder.file("calls.data"));
     let live = text(&run(&["-c", "-o", &file, "--", &known]).stderr);
+    assert!(!live.contains("summed up"), "{live}");
     let again = text(&run(&["-c", "-i", &file]).stdout);
     assert!(live.starts_with(&again), "{live}\n{again}");
-    let script = Command::new(program())
+    let script = Command::new(perfuse())
         .args(["script", "-i", &file, "--filter", "id == 110"])
         .output()
         .expect("it starts");
@@ -312,9 +458,69 @@ fn texts_are_those_that_calls_were_given() -> Outcome {
     Ok(())
 }
 
+fn texts_are_copied_before_they_change() -> Outcome {
+    in_kernel()?;
+    let folder = Folder::new("copies");
+    // Each name lies where the one before was, and the process ends at once.
+    let program = compiled(
+        &folder,
+        "#include <stdio.h>\n#include <fcntl.h>\n#include <unistd.h>\nint main(int c, char **v) {\n\
+         char name[64]; for (int i = 0; i < 3000; i++) { if (i % 100 == 0) usleep(2000); sprintf(name, \"/nonexistent/by-perfuse-%d\", i); open(name, O_RDONLY); }\n\
+         if (c == 1) execl(v[0], v[0], \"again\", (char *)0); return 0; }",
+    )?;
+    let said = text(&run(&["-e", "openat,execve", "--", &program]).stderr);
+    for number in [0, 1, 1500, 2999] {
+        let line = format!("openat(AT_FDCWD, \"/nonexistent/by-perfuse-{number}\", O_RDONLY) = -1 ENOENT");
+        assert_eq!(said.matches(&line).count(), 2, "{line}");
+    }
+    assert_eq!(said.matches("openat(AT_FDCWD, \"/nonexistent/by-perfuse-").count(), 6000);
+    assert!(said.contains(&format!("execve(\"{program}\", ")), "{said:.2000}");
+    Ok(())
+}
+
+fn addresses_of_sockets_are_told_and_each_call_once() -> Outcome {
+    needs()?;
+    let folder = Folder::new("sockets");
+    // It goes on after the calls, so that its memory can be read.
+    let program = compiled(
+        &folder,
+        r#"
+#include <netinet/in.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+static struct sockaddr_in four = { .sin_family = AF_INET };
+static struct sockaddr_in6 six = { .sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT };
+static struct sockaddr_un file = { .sun_family = AF_UNIX, .sun_path = "/nonexistent/byperfuse" };
+int main(void) {
+    int one = socket(AF_INET, SOCK_DGRAM, 0), two = socket(AF_INET6, SOCK_DGRAM, 0), three = socket(AF_UNIX, SOCK_STREAM, 0);
+    four.sin_port = six.sin6_port = htons(7);
+    four.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    connect(one, (void *)&four, sizeof four);
+    sendto(two, "x", 1, 0, (void *)&six, sizeof six);
+    connect(three, (void *)&file, sizeof file);
+    sleep(1);
+    return 0;
+}"#,
+    )?;
+    let said = text(&run(&["-e", "%net", "--", &program]).stderr);
+    for part in [
+        "connect(3, {AF_INET, 127.0.0.1:7}, 16) = 0\n",
+        "0, {AF_INET6, [::1]:7}, 28) = ",
+        "connect(5, {AF_UNIX, \"/nonexistent/by\\33perfuse\"}, 110) = -1 ENOENT",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert_eq!(said.matches("socket(AF_").count(), 3, "{said}");
+    let some = text(&run(&["-e", "connect", "--if", "uservaddr ~ '*127.0.0.1:7}'", "--", &program]).stderr);
+    assert_eq!(some.lines().count(), 1, "{some}");
+    Ok(())
+}
+
 fn an_interrupted_trace_still_has_its_table() -> Outcome {
     needs()?;
-    let mut command = Command::new(program());
+    let mut command = Command::new(perfuse());
     command
         .args(["trace", "-c", "--", "sh", "-c", "kill -INT $PPID; sleep 5; sleep 5"])
         .stderr(Stdio::piped());
@@ -344,6 +550,21 @@ fn a_full_disk_leaves_the_table() -> Outcome {
     Ok(())
 }
 
+fn a_recording_that_was_cut_short_has_its_calls() -> Outcome {
+    needs()?;
+    let folder = Folder::new("cut");
+    let file = folder.file("cut.data");
+    // The recorder is killed before it writes what stands behind the records.
+    let script = "cat /nonexistent/by-perfuse 2>/dev/null; sleep 0.5; kill -9 $PPID";
+    let killed = run(&["-c", "-o", &file, "--", "sh", "-c", script]);
+    assert!(!killed.status.success());
+    let again = run(&["-c", "-i", &file]);
+    let (table, said) = (counts(&text(&again.stdout)), text(&again.stderr));
+    assert!(table.contains_key("execve") && table["openat"].1 > 0, "{said}{table:?}");
+    assert!(said.contains("the recording was cut short"), "{said}");
+    Ok(())
+}
+
 fn other_events_are_lines_too() -> Outcome {
     needs()?;
     let said = text(&run(&["-e", "sched:sched_process_exec", "--", "sh", "-c", "env true"]).stderr);
@@ -357,6 +578,7 @@ fn other_events_are_lines_too() -> Outcome {
 fn the_embedded_kernel_says_what_it_lacks() -> Outcome {
     let output = run(&["--kernel", "embedded", "--", "true"]);
     let said = text(&output.stderr);
-    assert!(output.status.code() != Some(0) && said.contains("tracepoints"), "{said}");
+    assert_eq!(output.status.code(), Some(125));
+    assert!(said.contains("the embedded kernel has no tracepoints of system calls yet"), "{said}");
     Ok(())
 }

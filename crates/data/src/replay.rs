@@ -229,6 +229,11 @@ impl<'i> Replay<'i> {
         &self.formats
     }
 
+    /// The same, to add what a recording lacks.
+    pub fn formats_mut(&mut self) -> &mut Formats {
+        &mut self.formats
+    }
+
     /// The processes as they are now.
     pub fn session(&self) -> &Session {
         &self.session

@@ -23,6 +23,7 @@
 //! * [`SamplerSet`] does so for a whole [`Scope`], such as [a process](SamplerSet::process), with one ring for each cpu.
 //! * [`measurement`] is the loop around all that: until the command has ended, a signal, an order or a limit.
 //! * [`UserCounter`] reads a counter without a system call.
+//! * [`Programs`] are BPF programs with their maps, at tracepoints or events.
 //!
 //! Three habits run through all of it. **Options adapt**: what is merely [preferred](Builder::prefer)
 //! steps down on a kernel that does not know it or a user who may not have it, and
@@ -40,6 +41,7 @@
 struct Readme;
 
 pub use perfuse_abi as abi;
+pub use perfuse_bpf as bpf;
 pub use perfuse_sys::Errno;
 pub use perfuse_sys::poll::Readiness;
 pub use perfuse_sys::process::Usage;
@@ -77,6 +79,7 @@ mod options;
 mod own_pmus;
 mod perf;
 mod pmu;
+mod programs;
 mod ring;
 mod sampler;
 mod sampler_set;
@@ -104,6 +107,7 @@ pub use options::{Clock, GivenUp, GivenUpWhy, Inherit};
 pub use own_pmus::OWN_PMUS;
 pub use perf::Perf;
 pub use pmu::{Config, Format, Pmu, cpu_list, online_cpus, parse_cpu_list};
+pub use programs::{ProgramAttempt, ProgramError, Programs};
 pub use ring::{Batch, Snapshot};
 pub use sampler::{
     RingOptions, Sampler, SamplerBatch, SamplerBuilder, SamplerRecord, SamplerSnapshot, Source, SourceMut,
@@ -135,6 +139,7 @@ mod threads {
         is_shared::<crate::facts::Facts>();
         is_send::<crate::Sampler>();
         is_send::<crate::SamplerSet>();
+        is_send::<crate::Programs>();
         is_send::<crate::Command>();
         is_send::<crate::HeldCommand>();
         is_send::<crate::RunningCommand>();

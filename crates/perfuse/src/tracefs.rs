@@ -84,6 +84,25 @@ pub fn tracepoint_id(system: &str, name: &str) -> Result<u64> {
     Err(failure.expect("both places were tried"))
 }
 
+/// The formats of tracepoints by their ids, as this machine has them now, each with its system. Those that it has not, or nobody may
+/// read, are missing.
+pub fn formats(ids: &[u64]) -> Vec<(String, String)> {
+    let Ok(root) = root() else { return Vec::new() };
+    let names = |folder: &Path| -> Vec<PathBuf> {
+        fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect()
+    };
+    let mut found = Vec::new();
+    for system in names(&root.join("events")) {
+        for event in names(&system) {
+            if read_id(&event.join("id")).is_ok_and(|id| ids.contains(&id)) {
+                let name = system.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                found.extend(fs::read_to_string(event.join("format")).ok().map(|text| (name, text)));
+            }
+        }
+    }
+    found
+}
+
 fn read_id(path: &Path) -> Result<u64> {
     let text = fs::read_to_string(path).map_err(|error| file_error(path.to_path_buf(), Some(&error)))?;
     text.trim().parse().map_err(|_| Error::new(Call::File { path: path.to_path_buf() }, Errno::EINVAL))

@@ -134,6 +134,12 @@ fn counts_one_by_one(request: &Request) -> bool {
 fn sampled(plan: &Plan, request: &Request) -> Option<Builder> {
     let fields = plan.fields;
     let mut builder = Builder::from_spec(&request.spec)?.kernel(&plan.kernel);
+    if request.off_cpu {
+        // Nothing hits it; its samples are made of sums at the end.
+        let sample =
+            SampleType::IP | SampleType::TID | SampleType::TIME | SampleType::PERIOD | SampleType::CALLCHAIN;
+        return Some(builder.period(1).sample(sample).with(|attr| attr.read_format &= KEPT));
+    }
     if !fields.exclude.is_empty() {
         // This overrides the event's modifiers for user and kernel.
         let hv = request.spec.exclude.hv;

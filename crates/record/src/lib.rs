@@ -23,7 +23,9 @@ mod choice;
 mod clocks;
 mod error;
 mod follow;
+mod followed;
 mod observer;
+mod off_cpu;
 mod opening;
 mod plan;
 mod probes;
@@ -36,6 +38,7 @@ mod sieve;
 mod sink;
 mod start;
 mod streamed;
+mod summed;
 mod synthesis;
 mod tally;
 mod terms;
@@ -45,6 +48,7 @@ mod unwound;
 pub use attrs::registers;
 pub use choice::{CallChains, Choice, Why};
 pub use error::Error;
+pub use followed::NotInKernel;
 pub use observer::{Ended, Observer, Sums};
 pub use perfuse_unwind::Sums as StackSums;
 pub use plan::{
@@ -53,8 +57,10 @@ pub use plan::{
 pub use probes::find_probes;
 pub use rehearse::rehearse;
 pub use remark::Remark;
+pub use sections::take_formats;
 pub use sink::{FileSink, Sink, Stamp, StreamSink, Written};
 pub use streamed::{Beside, streamed};
+pub use summed::{Summed, SummedRows, SummingUp};
 pub use terms::{check, join_tracers, remark};
 pub use texts::Texts;
 

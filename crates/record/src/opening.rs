@@ -53,7 +53,8 @@ pub(crate) fn open<'p>(
             {
                 let (rate, chains) = (plan.rate, plan.chains);
                 remarks.push(Remark::Clock { why: error.cause().words(), rate, chains });
-                requests.iter_mut().for_each(|request| request.spec = cpu_clock());
+                let sampled = requests.iter_mut().filter(|request| !request.off_cpu);
+                sampled.for_each(|request| request.spec = cpu_clock());
                 is_clock = true;
                 let following = following.filter(|_| plan.target == Target::Command);
                 if let Some((following, opened)) = on_cpus(following, &requests, command) {

@@ -2,7 +2,8 @@
 
 use crate::Error;
 use perfuse::abi::{AttrFlags, BranchSampleType, EventType, Hardware};
-use perfuse::{Perf, Start};
+use perfuse::measurement::Lasts;
+use perfuse::{Command, HeldCommand, Perf, Start};
 use perfuse_events::{EventSpec, Precise, Source};
 use std::ffi::OsString;
 use std::time::Duration;
@@ -134,6 +135,25 @@ impl Plan {
         Some(plan)
     }
 
+    /// The command, held before it is executed.
+    pub(crate) fn hold(&self) -> Result<Option<HeldCommand>, Error> {
+        let Some((program, rest)) = self.command.split_first() else { return Ok(None) };
+        let command = Command::new(program).args(rest);
+        let command = if self.silent { command.silent().map_err(Error::Io)? } else { command };
+        Ok(Some(command.hold()?))
+    }
+
+    /// Without a command: how long it lasts.
+    pub(crate) fn lasts(&self) -> Lasts<'_> {
+        match (&self.target, &self.follow) {
+            (Target::Processes(pids), _) | (Target::Command | Target::Cpus(_), Some(pids)) => {
+                Lasts::Processes(pids)
+            }
+            (Target::Threads(tids), _) => Lasts::Threads(tids),
+            (Target::Command | Target::Cpus(_), None) => Lasts::Forever,
+        }
+    }
+
     /// The recording of running processes made in the same way: as whole cpus need few descriptors, it can be
     /// had where there are too many threads. It says the same about each process.
     pub(crate) fn following_processes(&self) -> Option<Plan> {
@@ -186,6 +206,8 @@ pub struct Request {
     pub cgroup: Option<String>,
     /// Each hit is read at once, whatever waits else.
     pub prompt: bool,
+    /// It is the [time that threads sleep](Request::off_cpu).
+    pub off_cpu: bool,
 }
 
 impl Request {
@@ -199,6 +221,7 @@ impl Request {
             weak: false,
             cgroup: None,
             prompt: false,
+            off_cpu: false,
         }
     }
 

@@ -80,6 +80,8 @@ pub enum Remark {
     Throttled(u64),
     /// So many bytes of the rings were no records.
     Corrupt(u64),
+    /// So many sleeps and threads found no room in the sums of `offcpu-time`.
+    OffCpuWithoutRoom(u64),
 }
 
 impl fmt::Display for Remark {
@@ -170,6 +172,9 @@ impl fmt::Display for Remark {
                 write!(f, "the kernel paused sampling {times} times: it took too much of its time")
             }
             Remark::Corrupt(bytes) => write!(f, "{bytes} bytes of the rings were no records"),
+            Remark::OffCpuWithoutRoom(count) => {
+                write!(f, "offcpu-time: {count} sleeps or threads found no room in the kernel's sums")
+            }
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::synthesis::bpf::Programs;
 use crate::tally::{MappedFile, Tally};
 use crate::terms;
 use formats::Formats;
+pub use formats::take_formats;
 use perfuse::abi::record::{CpuMode, Misc};
 use perfuse_data::Str;
 use perfuse_data::feature::{self, Clock, Compressed, Feature, Group, SampleTime};

@@ -4,6 +4,7 @@
 mod finish;
 
 use crate::follow::Follow;
+use crate::off_cpu::Sleeping;
 use crate::opening::{self, Opened};
 use crate::plan::{Plan, Switch, Target};
 use crate::sections::{self, Facts};
@@ -18,8 +19,8 @@ use perfuse::abi::record::{RecordFormat, RecordType};
 use perfuse::abi::wire::{Layout, Writer};
 use perfuse::control::{Control, Order};
 use perfuse::kernel::Surroundings;
-use perfuse::measurement::{self, End, Lasts, Measurement, Run, Work};
-use perfuse::{Command, HeldCommand, RunningCommand, Start, Wait};
+use perfuse::measurement::{self, End, Measurement, Run, Work};
+use perfuse::{HeldCommand, RunningCommand, Start, Wait};
 use perfuse_data::NewEvent;
 use perfuse_data::machine::Machine;
 use perfuse_data::tool::Tool;
@@ -43,6 +44,8 @@ pub(crate) struct Session<'a> {
     facts: Facts,
     machine: Looking,
     programs: Programs,
+    /// Sums up how long threads sleep, if that is asked for.
+    sleeping: Option<Sleeping>,
     /// Of the current file, and of all before it.
     tally: Tally,
     before: Sums,
@@ -111,15 +114,9 @@ impl<'a> Session<'a> {
         if plan.owns_process {
             measurement = measurement.with_signals(&[SIGUSR2])?;
         }
-        let held = match plan.command.split_first() {
-            None => None,
-            Some((program, rest)) => {
-                let command = Command::new(program).args(rest);
-                let command = if plan.silent { command.silent().map_err(Error::Io)? } else { command };
-                Some(command.hold()?)
-            }
-        };
+        let held = plan.hold()?;
         let pid = held.as_ref().map(|held| held.pid());
+        let sleeping = Sleeping::prepare(plan)?;
         let following = plan.following().or_else(|| plan.following_processes());
         let (plan, opened) = opening::open(plan, following.as_ref(), held.as_ref())?;
         // Rings have to be read in time, also where all cpus are busy. The command is a process of its own already.
@@ -170,6 +167,7 @@ impl<'a> Session<'a> {
             facts,
             machine,
             programs,
+            sleeping,
             tally,
             before,
             told: Vec::new(),
@@ -191,6 +189,12 @@ impl<'a> Session<'a> {
         if at_once && matches!(plan.target, Target::Cpus(_)) {
             // Without what this program itself does to begin.
             session.opened.set.enable()?;
+        }
+        if let Some(Err(error)) =
+            session.sleeping.as_ref().map(|sleeping| sleeping.begin(plan, held.as_ref()))
+        {
+            session.sink.undo();
+            return Err(error);
         }
         let command = match held.map(HeldCommand::release).transpose() {
             Ok(command) => command,
@@ -252,14 +256,7 @@ impl<'a> Session<'a> {
             Switch::Every(time) => Some(began + time),
             _ => None,
         };
-        let lasts = match (&plan.target, &plan.follow) {
-            (Target::Processes(pids), _) | (Target::Command | Target::Cpus(_), Some(pids)) => {
-                Lasts::Processes(pids)
-            }
-            (Target::Threads(tids), _) => Lasts::Threads(tids),
-            (Target::Command | Target::Cpus(_), None) => Lasts::Forever,
-        };
-        measurement.pass(&Run { command, lasts, began, start: plan.start, timeout: None }, self)
+        measurement.pass(&Run { command, lasts: plan.lasts(), began, start: plan.start, timeout: None }, self)
     }
 
     /// The rings of which the oldest records give way.

@@ -3,14 +3,14 @@
 //! Readers order records by the ends of rounds: what came is known to be complete when a round has ended after it. Where nothing
 //! more comes from the rings, a record that says so lets readers go on ([`Beats`]).
 
-use crate::texts::{TextReader, Texts};
+use crate::texts::{Copies, TextReader, Texts};
 use crate::{Ended, Error, Observer, Plan, Remark, Sink, StreamSink, Sums, Written};
 use perfuse::abi::record::{Decoded, RecordFormat};
 use perfuse_data::NewEvent;
 use perfuse_data::feature::{BuildIdEntry, Feature};
 use perfuse_data::tool::{Tool, ToolRecord};
 use perfuse_sys::signal::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR2, Signals};
-use perfuse_trace::Calls;
+use perfuse_trace::{CallSet, Calls};
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::ops::ControlFlow;
@@ -26,8 +26,8 @@ pub struct Beside<'a> {
     /// The one who reads goes before others on busy cpus, if it may, as the one who records does: where it is slower than what is
     /// recorded, records are lost.
     pub reader_goes_first: bool,
-    /// The texts that system calls of a table were given, where `raw_syscalls:sys_enter` is recorded.
-    pub texts: Option<(&'static Calls, Texts)>,
+    /// The texts that these system calls of a table were given, where the first event is `raw_syscalls:sys_enter`.
+    pub texts: Option<(&'static Calls, Texts, CallSet)>,
 }
 
 /// Records by a plan, and hands the recording to `read`, in a thread of its own, while it is made; `beside` gets the same records. When `read` returns early, the recording goes on until it ends by itself.
@@ -61,7 +61,16 @@ pub fn streamed<R: Send>(
             }
             read(reader)
         });
-        let texts = beside.texts.map(|(table, texts)| TextReader::new(table, texts));
+        let mut plan = plan.clone();
+        let texts = beside.texts.map(|(table, texts, wanted)| {
+            let copies = Copies::prepare(&plan, wanted, table);
+            // Memory has to be read at once.
+            if let (None, Some(first)) = (&copies, plan.events.first_mut()) {
+                first.prompt = true;
+            }
+            TextReader::new(table, texts, copies)
+        });
+        let plan = &plan;
         let tee =
             RefCell::new(Tee { stream: StreamSink::new(writer), also: beside.sink, texts, is_gone: false });
         let is_idle = Cell::new(false);
@@ -214,6 +223,7 @@ struct Beats<'t, 'a> {
 
 impl Observer for Beats<'_, '_> {
     fn begins(&mut self, plan: &Plan, command: Option<u32>) {
+        self.tee.borrow_mut().texts.iter_mut().for_each(|texts| texts.follow(plan, command));
         self.observer.begins(plan, command);
     }
 

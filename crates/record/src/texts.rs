@@ -1,13 +1,18 @@
-//! Texts that system calls were given: read from the memory of the process as soon as the entry of the call comes out of a ring.
+//! Texts that system calls were given: copied by a BPF program as the call begins ([`Copies`]), where that may be; else read from the
+//! memory of the process as soon as the entry of the call comes out of a ring.
 //!
 //! That is a little later than the call. A process that has ended has no memory any more, and one that has written something else
 //! there has another text: this is what can be had without stopping anybody. The memory of a program that has been replaced is
 //! never read: a descriptor of it stays that of the old one.
 
+use crate::Plan;
+use crate::followed::{follow, put, whose};
+use perfuse::Programs;
 use perfuse::abi::ByteOrder;
 use perfuse::abi::record::{Decoded, RawRecord, Record, RecordFormat, RecordType};
+use perfuse::abi::regs::Arch;
 use perfuse_data::NewEvent;
-use perfuse_trace::{Calls, Format, RawCall, RawCalls};
+use perfuse_trace::{CallSet, CallTexts, Calls, Format, RawCall, RawCalls, socket_address};
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -15,6 +20,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Longer texts are cut.
 const LONGEST: usize = 512;
+
+/// `sizeof(struct sockaddr_storage)`.
+const LONGEST_ADDRESS: usize = 128;
 
 /// So many calls may have texts that nobody has asked for yet, and so many processes a descriptor of their memory.
 const MOST: usize = 1 << 15;
@@ -42,11 +50,40 @@ pub(crate) struct TextReader {
     /// The event that tells of entries: its ids, and how it is read.
     entries: Option<(Vec<u64>, RecordFormat, RawCalls)>,
     memories: HashMap<u32, Memory>,
+    copies: Option<Copies>,
+}
+
+/// The program that copies texts, while it runs.
+#[derive(Debug)]
+pub(crate) struct Copies {
+    texts: CallTexts,
+    programs: Programs,
+}
+
+impl Copies {
+    /// Attaches the program, if that may be. It follows nobody yet, unless the whole machine is recorded.
+    pub(crate) fn prepare(plan: &Plan, wanted: CallSet, table: &Calls) -> Option<Self> {
+        let texts = CallTexts::new(whose(plan).ok()?, wanted);
+        let mut programs = Programs::new(&texts.maps()).ok()?;
+        put(&programs, texts.beginning(table, Arch::NATIVE?)).ok()?;
+        for (place, insns) in texts.programs().ok()? {
+            programs.at_raw_tracepoint(place, &insns).ok()?;
+        }
+        Some(Copies { texts, programs })
+    }
 }
 
 impl TextReader {
-    pub(crate) fn new(table: &'static Calls, texts: Texts) -> Self {
-        TextReader { table, texts, entries: None, memories: HashMap::new() }
+    pub(crate) fn new(table: &'static Calls, texts: Texts, copies: Option<Copies>) -> Self {
+        TextReader { table, texts, entries: None, memories: HashMap::new(), copies }
+    }
+
+    /// The recording begins: of a command that waits to be executed, or of its target.
+    pub(crate) fn follow(&mut self, plan: &Plan, held: Option<u32>) {
+        // Where it cannot be followed, memory is read.
+        if self.copies.as_ref().is_some_and(|copies| follow(&copies.programs, plan, held).is_err()) {
+            self.copies = None;
+        }
     }
 
     /// Finds the event among those of a recording.
@@ -92,11 +129,24 @@ impl TextReader {
         let Some(spec) = self.table.get(number) else { return };
         let replaces = spec.name.starts_with("execve");
         let may_be_empty = spec.may_have_empty_path(arguments);
-        let mut found = Vec::new();
+        let mut found = match &mut self.copies {
+            Some(Copies { texts, programs }) => {
+                let read = |key: &[u8]| programs.map(CallTexts::COPIES).lookup(key).ok();
+                texts.of_call((tid, time), number, arguments, self.table, &read)
+            }
+            None => Vec::new(),
+        };
         for (index, argument) in spec.arguments.iter().flatten().enumerate() {
             let address = arguments.get(index).copied().unwrap_or(0);
-            if argument.is_text() && address != 0 {
-                let text = self.text(pid, address, !replaces).filter(|text| may_be_empty || !text.is_empty());
+            if argument.is_text() && address != 0 && found.iter().all(|(known, _)| *known != index) {
+                let text = match argument.is_socket_address() {
+                    true => {
+                        let len = arguments.get(index + 1).map_or(0, |len| *len as u32 as usize);
+                        self.read(pid, !replaces, &|memory| memory.socket_address(address, len))
+                    }
+                    false => self.read(pid, !replaces, &|memory| memory.text(address)),
+                };
+                let text = text.filter(|text| may_be_empty || !text.is_empty());
                 found.extend(text.map(|text| (index, text)));
             }
         }
@@ -108,10 +158,10 @@ impl TextReader {
         }
     }
 
-    /// The text at an address of a process. A descriptor that is there already is that of the memory before an exec.
-    fn text(&mut self, pid: u32, address: u64, may_open: bool) -> Option<String> {
+    /// What is in the memory of a process. A descriptor that is there already is that of the memory before an exec.
+    fn read(&mut self, pid: u32, may_open: bool, read: &dyn Fn(&Memory) -> Option<String>) -> Option<String> {
         if let Some(memory) = self.memories.get(&pid) {
-            if let Some(text) = memory.text(address) {
+            if let Some(text) = read(memory) {
                 return Some(text);
             }
             self.memories.remove(&pid);
@@ -120,7 +170,7 @@ impl TextReader {
             return None;
         }
         let memory = Memory::of(pid)?;
-        let text = memory.text(address);
+        let text = read(&memory);
         if self.memories.len() >= MOST_OPEN {
             self.memories.clear();
         }
@@ -146,12 +196,24 @@ impl Memory {
     /// are those of another program by now, or somebody fills them who would be waited for.
     fn text(&self, address: u64) -> Option<String> {
         let mut bytes = [0; LONGEST];
-        let at_hand = self.pages.as_ref().map_or(LONGEST, |pages| {
-            perfuse_proc::read::at_hand(pages, address, LONGEST, false, perfuse_sys::page_size())
-        });
-        let count = self.bytes.read_at(&mut bytes[..at_hand], address).ok().filter(|&count| count > 0)?;
+        let count = self.bytes(address, &mut bytes).filter(|&count| count > 0)?;
         let text = bytes[..count].split(|&byte| byte == 0).next()?;
         let cut = if text.len() == count && count == LONGEST { "..." } else { "" };
         Some(String::from_utf8_lossy(text).into_owned() + cut)
+    }
+
+    /// A socket's address of so many bytes.
+    fn socket_address(&self, address: u64, len: usize) -> Option<String> {
+        let mut bytes = [0; LONGEST_ADDRESS];
+        let bytes = &mut bytes[..len.min(LONGEST_ADDRESS)];
+        if self.bytes(address, bytes)? == bytes.len() { socket_address(bytes) } else { None }
+    }
+
+    /// Reads memory; how many bytes could be had.
+    fn bytes(&self, address: u64, bytes: &mut [u8]) -> Option<usize> {
+        let at_hand = self.pages.as_ref().map_or(bytes.len(), |pages| {
+            perfuse_proc::read::at_hand(pages, address, bytes.len(), false, perfuse_sys::page_size())
+        });
+        self.bytes.read_at(&mut bytes[..at_hand], address).ok()
     }
 }

@@ -2,6 +2,7 @@
 //! `CAP_SYS_ADMIN` (or `CAP_BPF` for some of it); others are refused with `EPERM`.
 
 use crate::Errno;
+use std::ffi::CStr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 const MAP_CREATE: libc::c_long = 0;
@@ -14,6 +15,7 @@ const PROG_TEST_RUN: libc::c_long = 10;
 const PROG_GET_NEXT_ID: libc::c_long = 11;
 const PROG_GET_FD_BY_ID: libc::c_long = 13;
 const OBJ_GET_INFO_BY_FD: libc::c_long = 15;
+const RAW_TRACEPOINT_OPEN: libc::c_long = 17;
 const BTF_GET_FD_BY_ID: libc::c_long = 19;
 const MAP_LOOKUP_AND_DELETE_ELEM: libc::c_long = 21;
 const MAP_FREEZE: libc::c_long = 22;
@@ -202,6 +204,9 @@ pub struct Map {
     value_bytes: usize,
 }
 
+/// Keys of a map with their values.
+pub type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// The types with a value for each cpu.
 const PER_CPU: [u32; 4] = [5, 6, 10, 21];
 
@@ -299,6 +304,23 @@ impl Map {
         Ok(next)
     }
 
+    /// All keys with their values; of a map that changes meanwhile, some may be missing or come twice.
+    pub fn entries(&self) -> Result<Entries, Errno> {
+        let mut entries = Vec::new();
+        let mut next = self.next_key(None);
+        loop {
+            let key = match next {
+                Err(Errno::ENOENT) => return Ok(entries),
+                key => key?,
+            };
+            next = self.next_key(Some(&key));
+            match self.lookup(&key) {
+                Err(Errno::ENOENT) => {}
+                value => entries.push((key, value?)),
+            }
+        }
+    }
+
     /// `BPF_MAP_FREEZE`.
     pub fn freeze(&self) -> Result<(), Errno> {
         let mut arguments = Arguments([self.descriptor.as_raw_fd() as u32, 0, 0, 0]);
@@ -356,6 +378,26 @@ pub fn load(
             Err((errno, String::from_utf8_lossy(&log[..len]).into_owned()))
         }
     }
+}
+
+/// Of `union bpf_attr` the part of raw tracepoints.
+#[repr(C)]
+#[derive(Default)]
+struct RawTracepoint {
+    name: u64,
+    program: u32,
+    unused: u32,
+}
+
+/// `BPF_RAW_TRACEPOINT_OPEN`: runs a program at each hit of a tracepoint of the kernel, on all cpus, until the descriptor is closed.
+/// `ENOENT` if there is no such tracepoint.
+pub fn attach_raw_tracepoint(name: &CStr, program: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    let mut arguments =
+        RawTracepoint { name: name.as_ptr() as u64, program: program.as_raw_fd() as u32, unused: 0 };
+    // SAFETY: the pointer is to a text with its zero, which the kernel reads.
+    let descriptor = unsafe { bpf(RAW_TRACEPOINT_OPEN, &mut arguments)? };
+    // SAFETY: the kernel has just made the descriptor, and nobody else knows of it.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
 /// Of `union bpf_attr` the part of a run.

@@ -19,24 +19,28 @@
 //!
 //! [`format`](Format) takes formats of tracepoints apart and prints records by them; [`expr`](Expr) is the one language of
 //! filters, a superset of the one that ftrace has. [`Joiner`] makes system calls of entries and exits, [`Calls`] knows their names and
-//! arguments, [`Question`] and [`Groups`] sum records up by keys.
+//! arguments, [`Question`] and [`Groups`] sum records up by keys. [`CallSums`] are the sums of calls, [`InKernel`] the programs by which
+//! the kernel makes them itself.
 #![forbid(unsafe_code)]
 
 mod calls;
 mod errno;
 mod expr;
 mod format;
+mod off_cpu;
 mod sums;
 
 pub use calls::{
-    Argument, CALL_FIELDS, Call, CallRecord, CallSet, Calls, Joiner, Moment, RawCall, RawCalls, Spec,
-    UnknownCall, call_schema, write_arguments,
+    Argument, CALL_FIELDS, Call, CallQuestion, CallRecord, CallRow, CallSet, CallSums, CallTexts, Calls,
+    Element, Entries, InKernel, Joiner, Key, Moment, NoRoom, RawCall, RawCalls, Rows, Spec, UnknownCall,
+    Whose, Width, call_schema, socket_address, write_arguments,
 };
 pub use errno::{errno_name, errno_remark};
 pub use expr::{
     Bound, BoundValue, Expr, ExprError, Extra, KernelPart, Kind, NoExtras, RawRecord, Record, Schema, Value,
 };
 pub use format::{Field, FieldKind, Format, Names, NoNames};
+pub use off_cpu::{OffCpu, OffCpuRow};
 pub use perfuse_abi as abi;
 pub use sums::{Asked, Distribution, Groups, Question};
 

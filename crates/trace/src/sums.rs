@@ -19,6 +19,15 @@ pub struct Distribution {
     steps: BTreeMap<i32, u64>,
 }
 
+/// Numbers that were summed up elsewhere.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Parts {
+    pub(crate) count: u64,
+    pub(crate) sum: i128,
+    pub(crate) least: i128,
+    pub(crate) most: i128,
+}
+
 impl Distribution {
     /// Takes a number.
     pub fn add(&mut self, value: i128) {
@@ -38,6 +47,26 @@ impl Distribution {
             (one, other) => one.or(other),
         };
         other.steps.iter().for_each(|(step, count)| *self.steps.entry(*step).or_default() += count);
+    }
+
+    /// Takes numbers that were summed up elsewhere. Percentiles and powers know those alone that come by [`add_step`](Self::add_step) too.
+    pub(crate) fn add_parts(&mut self, parts: Parts) {
+        self.count += parts.count;
+        self.sum += parts.sum;
+        let Parts { least, most, .. } = parts;
+        let (low, high) = self.range.unwrap_or((least, most));
+        self.range = Some((low.min(least), high.max(most)));
+    }
+
+    /// Tells the step of so many numbers of [`add_parts`](Self::add_parts).
+    pub(crate) fn add_step(&mut self, step: i32, count: u64) {
+        *self.steps.entry(step).or_default() += count;
+    }
+
+    /// The same, as it is where percentiles and powers are not known.
+    #[must_use]
+    pub fn without_steps(&self) -> Distribution {
+        Distribution { steps: BTreeMap::new(), ..self.clone() }
     }
 
     /// How many.
@@ -194,6 +223,11 @@ impl Groups {
             return;
         }
         self.rows.entry(key).or_default().add(value);
+    }
+
+    /// Takes numbers with the same keys that were summed up elsewhere.
+    pub(crate) fn insert(&mut self, key: Vec<Option<Value>>, row: &Distribution) {
+        self.rows.entry(key).or_default().merge(row);
     }
 
     /// The rows, those with the largest `rank` first; of equal ones, by their keys.

@@ -40,6 +40,10 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(super) group: bool,
 
+    /// Record the time that threads sleep, too, by the stacks at which they went to sleep: event offcpu-time, in nanoseconds
+    #[arg(long)]
+    pub(super) off_cpu: bool,
+
     /// Of tracepoints, leave out what this program does itself
     #[arg(long)]
     pub(super) exclude_perf: bool,

@@ -119,7 +119,8 @@ impl Asked {
                 Some(choice.chains)
             }
         };
-        let events = requests(args, &kernel)?;
+        let mut events = requests(args, &kernel)?;
+        events.extend(args.off_cpu.then(Request::off_cpu));
         if follow.is_some() && events.iter().any(|request| request.spec.options.time == Some(false)) {
             return Err(Failure::usage(
                 "--follow goes by the times of samples: the term time=0 takes them away",
@@ -426,7 +427,6 @@ pub(super) mod tests {
             "-b --call-graph lbr true",
             "--exclude-perf -e cs true",
             "--synth nonsense true",
-            "--off-cpu true",
             "--kcore true",
             "-S true",
         ] {

@@ -16,11 +16,6 @@ impl PerfOptions for OfRecord {
             "kcore",
             "the kernel's code is not copied into a folder; its functions are named by /proc/kallsyms",
         ),
-        PerfOption::refused(
-            "off-cpu",
-            "needs a BPF program in perf; -e sched:sched_switch -g shows where tasks stop running, and \
-             --switch-events when",
-        ),
         PerfOption::refused("switch-output-event", "--switch-output changes files by size, time or SIGUSR2")
             .value(),
         // How perf goes about its work, with no difference to what is recorded.

@@ -7,9 +7,10 @@ use crate::term::number::{grouped, time};
 use crate::term::table::{Cell, Column, Side, Table};
 use anstyle::Style;
 use perfuse_data::replay::SampleRecord;
-use perfuse_trace::{Asked, CallRecord, Calls, Distribution, Groups, Value, errno_name};
+use perfuse_record::SummedRows;
+use perfuse_trace::{Asked, CallRecord, CallRow, CallSums, Calls, Distribution, Groups, Value, errno_name};
 use serde_json::json;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// Something that a row tells.
@@ -44,6 +45,11 @@ impl What {
         found.ok_or_else(|| "rows tell count, sum, avg, min, max, p50, p90, p99, hist".to_owned())
     }
 
+    /// Whether it takes more than counts, sums and extremes.
+    pub(super) fn is_spread(self) -> bool {
+        matches!(self, What::P50 | What::P90 | What::P99 | What::Hist)
+    }
+
     fn name(self) -> &'static str {
         What::ALL.iter().find(|(_, what)| *what == self).map_or("", |(name, _)| name)
     }
@@ -63,73 +69,34 @@ impl What {
     }
 }
 
-/// Calls of one kind, of one thread or of all.
-#[derive(Default)]
-struct CallRow {
-    times: Distribution,
-    errors: BTreeMap<u16, u64>,
-    /// Calls of which the beginning or the end is not known.
-    untimed: u64,
-}
-
-impl CallRow {
-    fn calls(&self) -> u64 {
-        self.times.count() + self.untimed
-    }
-
-    fn failed(&self) -> u64 {
-        self.errors.values().sum()
-    }
-
-    fn add(&mut self, other: &CallRow) {
-        self.untimed += other.untimed;
-        other.errors.iter().for_each(|(error, count)| *self.errors.entry(*error).or_default() += count);
-        self.times.merge(&other.times);
-    }
-}
-
 /// What all lines come to.
 pub(super) struct Sums {
-    /// By thread and call.
-    calls: Option<HashMap<(u32, u64), CallRow>>,
-    names: HashMap<u32, (u32, String)>,
+    calls: Option<CallSums>,
     groups: Option<Groups>,
 }
 
 impl Sums {
     pub(super) fn new(args: &Args) -> Self {
         let has_calls = args.summary || args.with_summary || args.count;
-        Sums {
-            calls: has_calls.then(HashMap::new),
-            names: HashMap::new(),
-            groups: args.has_rows().then(Groups::default),
+        Sums { calls: has_calls.then(CallSums::default), groups: args.has_rows().then(Groups::default) }
+    }
+
+    /// Of what the kernel has summed up.
+    pub(super) fn of(rows: SummedRows) -> Self {
+        match rows {
+            SummedRows::Calls(calls) => Sums { calls: Some(calls), groups: None },
+            SummedRows::Keys(groups) => Sums { calls: None, groups: Some(groups) },
         }
     }
 
     pub(super) fn call(&mut self, asked: &Asked, record: &CallRecord<'_>) {
-        let call = record.call;
-        // What never returned is in no table of strace's; an execve whose beginning was before the first event is.
-        if call.returned.is_none() {
+        if !CallSums::has(record.call, record.calls) {
             return;
         }
-        let is_known = call.arguments.is_some()
-            || record.calls.get(call.number).is_some_and(|spec| spec.name == "execve");
-        if let Some(calls) = self.calls.as_mut().filter(|_| is_known) {
-            let row = calls.entry((call.at.tid, call.number)).or_default();
-            match call.duration {
-                Some(duration) => row.times.add(duration.into()),
-                None => row.untimed += 1,
-            }
-            if let Some(error) = call.error() {
-                *row.errors.entry(error).or_default() += 1;
-            }
-            let (_, name) = self.names.entry(call.at.tid).or_default();
-            if name.as_bytes() != record.comm && !record.comm.is_empty() {
-                self.names
-                    .insert(call.at.tid, (call.at.pid, String::from_utf8_lossy(record.comm).into_owned()));
-            }
+        if let Some(calls) = &mut self.calls {
+            calls.add(record.call, record.comm);
         }
-        if let Some(groups) = self.groups.as_mut().filter(|_| is_known) {
+        if let Some(groups) = &mut self.groups {
             groups.add(asked, record);
         }
     }
@@ -145,13 +112,11 @@ impl Sums {
         let mut out = String::new();
         if let Some(calls) = &self.calls {
             if args.json {
-                out += &(self.json(calls, table).to_string() + "\n");
+                out += &(json(calls, table).to_string() + "\n");
             } else if args.count {
-                let mut all: HashMap<u64, CallRow> = HashMap::new();
-                calls.iter().for_each(|((_, number), row)| all.entry(*number).or_default().add(row));
-                out += &like_strace(all.iter(), table);
+                out += &like_strace(calls.by_call().iter(), table);
             } else {
-                self.by_thread(&mut out, calls, table);
+                by_thread(&mut out, calls, table);
             }
         }
         if let Some(groups) = &self.groups {
@@ -159,59 +124,55 @@ impl Sums {
         }
         out
     }
+}
 
-    /// A table for each thread, those with the most calls first.
-    fn by_thread(&self, out: &mut String, calls: &HashMap<(u32, u64), CallRow>, table: &Calls) {
-        let mut threads: BTreeMap<u32, Vec<(u64, &CallRow)>> = BTreeMap::new();
-        calls.iter().for_each(|((tid, number), row)| threads.entry(*tid).or_default().push((*number, row)));
-        let mut threads: Vec<_> = threads.into_iter().collect();
-        let count = |rows: &[(u64, &CallRow)]| rows.iter().map(|(_, row)| row.calls()).sum::<u64>();
-        threads.sort_by_key(|(tid, rows)| (std::cmp::Reverse(count(rows)), *tid));
-        for (tid, mut rows) in threads {
-            let name = self.names.get(&tid).map_or("", |(_, name)| name);
-            let _ = writeln!(out, "{} ({tid}), {} calls", foreign(name), grouped(count(&rows)));
-            rows.sort_by_key(|(number, row)| (std::cmp::Reverse(row.times.sum()), *number));
-            let cells = rows.iter().map(|(number, row)| {
-                let mut cells = vec![Cell::new(table.name(*number)), Cell::new(grouped(row.calls()))];
-                cells.push(Cell::new(if row.errors.is_empty() {
-                    String::new()
-                } else {
-                    grouped(row.failed())
-                }));
-                let shown = [What::Sum, What::Min, What::Avg, What::P99, What::Max];
-                cells.extend(shown.iter().map(|what| Cell::new(quantity(what.value(&row.times), true))));
-                let errors = row.errors.iter().map(|(error, count)| {
-                    let name = errno_name(*error).map_or_else(|| error.to_string(), str::to_owned);
-                    if *count > 1 { format!("{name} {}", grouped(*count)) } else { name }
-                });
-                cells.push(Cell::new(errors.collect::<Vec<_>>().join(", ")));
-                cells
+/// A table for each thread, those with the most calls first.
+fn by_thread(out: &mut String, calls: &CallSums, table: &Calls) {
+    let mut threads: BTreeMap<u32, Vec<(u64, &CallRow)>> = BTreeMap::new();
+    calls.rows.iter().for_each(|((tid, number), row)| threads.entry(*tid).or_default().push((*number, row)));
+    let mut threads: Vec<_> = threads.into_iter().collect();
+    let count = |rows: &[(u64, &CallRow)]| rows.iter().map(|(_, row)| row.calls()).sum::<u64>();
+    threads.sort_by_key(|(tid, rows)| (std::cmp::Reverse(count(rows)), *tid));
+    for (tid, mut rows) in threads {
+        let name = calls.names.get(&tid).map_or("", |(_, name)| name);
+        let _ = writeln!(out, "{} ({tid}), {} calls", foreign(name), grouped(count(&rows)));
+        rows.sort_by_key(|(number, row)| (std::cmp::Reverse(row.times.sum()), *number));
+        let cells = rows.iter().map(|(number, row)| {
+            let mut cells = vec![Cell::new(table.name(*number)), Cell::new(grouped(row.calls()))];
+            cells.push(Cell::new(if row.errors.is_empty() { String::new() } else { grouped(row.failed()) }));
+            let shown = [What::Sum, What::Min, What::Avg, What::P99, What::Max];
+            cells.extend(shown.iter().map(|what| Cell::new(quantity(what.value(&row.times), true))));
+            let errors = row.errors.iter().map(|(error, count)| {
+                let name = errno_name(*error).map_or_else(|| error.to_string(), str::to_owned);
+                if *count > 1 { format!("{name} {}", grouped(*count)) } else { name }
             });
-            let head = ["call", "calls", "errors", "total", "min", "avg", "p99", "max", ""];
-            *out += &format_table(&head, 1, cells.collect());
-            out.push('\n');
-        }
-    }
-
-    fn json(&self, calls: &HashMap<(u32, u64), CallRow>, table: &Calls) -> serde_json::Value {
-        let mut rows: Vec<_> = calls.iter().collect();
-        rows.sort_by_key(|(key, _)| **key);
-        let rows = rows.into_iter().map(|((tid, number), row)| {
-            let (pid, name) = self.names.get(tid).cloned().unwrap_or_default();
-            let named = |(error, count): (&u16, &u64)| {
-                (errno_name(*error).map_or_else(|| error.to_string(), str::to_owned), json!(count))
-            };
-            let errors: serde_json::Map<_, _> = row.errors.iter().map(named).collect();
-            let times = &row.times;
-            json!({
-                "pid": pid, "tid": tid, "comm": name, "call": table.name(*number), "calls": row.calls(),
-                "errors": errors, "total_ns": times.sum() as u64, "min_ns": times.min().map(|ns| ns as u64),
-                "p50_ns": times.quantile(0.5).map(|ns| ns as u64), "p99_ns": times.quantile(0.99).map(|ns| ns as u64),
-                "max_ns": times.max().map(|ns| ns as u64),
-            })
+            cells.push(Cell::new(errors.collect::<Vec<_>>().join(", ")));
+            cells
         });
-        json!({ "schema": "perfuse.trace/1", "calls": rows.collect::<Vec<_>>() })
+        let head = ["call", "calls", "errors", "total", "min", "avg", "p99", "max", ""];
+        *out += &format_table(&head, 1, cells.collect());
+        out.push('\n');
     }
+}
+
+fn json(calls: &CallSums, table: &Calls) -> serde_json::Value {
+    let mut rows: Vec<_> = calls.rows.iter().collect();
+    rows.sort_by_key(|(key, _)| **key);
+    let rows = rows.into_iter().map(|((tid, number), row)| {
+        let (pid, name) = calls.names.get(tid).cloned().unwrap_or_default();
+        let named = |(error, count): (&u16, &u64)| {
+            (errno_name(*error).map_or_else(|| error.to_string(), str::to_owned), json!(count))
+        };
+        let errors: serde_json::Map<_, _> = row.errors.iter().map(named).collect();
+        let times = &row.times;
+        json!({
+            "pid": pid, "tid": tid, "comm": name, "call": table.name(*number), "calls": row.calls(),
+            "errors": errors, "total_ns": times.sum() as u64, "min_ns": times.min().map(|ns| ns as u64),
+            "p50_ns": times.quantile(0.5).map(|ns| ns as u64), "p99_ns": times.quantile(0.99).map(|ns| ns as u64),
+            "max_ns": times.max().map(|ns| ns as u64),
+        })
+    });
+    json!({ "schema": "perfuse.trace/1", "calls": rows.collect::<Vec<_>>() })
 }
 
 /// strace's table: the most time first.

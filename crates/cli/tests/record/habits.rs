@@ -88,7 +88,6 @@ pub(super) fn what_is_not_done_says_so() -> Outcome {
     let scratch = Folder::new("refused");
     let file = scratch.file("data");
     for (option, why) in [
-        ("--off-cpu", "sched:sched_switch"),
         ("--threads=cpu", "one thread"),
         ("--kcore", "/proc/kallsyms"),
         ("--snapshot", "AUX"),

@@ -7,6 +7,7 @@ mod errors;
 mod faults;
 mod groups;
 mod habits;
+mod off_cpu;
 mod perf;
 mod session;
 mod together;
@@ -19,6 +20,7 @@ use errors::*;
 use faults::*;
 use groups::*;
 use habits::*;
+use off_cpu::*;
 use perf::*;
 use perfuse_data::feature::FeatureId;
 use perfuse_data::tool::kind;
@@ -63,6 +65,9 @@ suite! {
         both_recorders_find_the_same_shares,
         filters_mean_the_same_in_the_kernel_and_on_records;
     measurements:
+        sleep_is_told_by_stack_as_the_program_measures_it,
+        sleep_of_a_process_that_runs_already_is_told,
+        others_kernels_say_that_they_know_no_sleep,
         a_command_that_cannot_run_leaves_no_file,
         wrong_command_lines_are_told_apart,
         what_was_there_before_is_told_in_part,

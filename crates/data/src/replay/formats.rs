@@ -43,6 +43,13 @@ impl Formats {
         formats
     }
 
+    /// Takes the format of a tracepoint, as tracefs has it, for a recording that lacks it.
+    pub fn add(&mut self, system: &str, text: &str) {
+        if let Some(format) = Format::parse(text) {
+            self.by_id.insert(format.id, (format!("{system}:{}", format.name), format));
+        }
+    }
+
     /// Whether the recording tells no format.
     pub fn is_empty(&self) -> bool {
         self.by_id.is_empty()

@@ -1,6 +1,8 @@
 //! The formats of the recorded tracepoints, which readers need to make sense of their raw bytes.
 
+use perfuse::abi::EventType;
 use perfuse_data::feature::{System, TracingData};
+use perfuse_data::replay::Replay;
 use perfuse_sys::page_size;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -56,6 +58,20 @@ impl Formats {
             ..TracingData::default()
         }
     }
+}
+
+/// A recording that was cut short, by a full disk or a killed recorder, has no formats of its tracepoints: it gets those of this
+/// machine, on which it may well have been made. Whether there are any; nothing of recordings that lack none.
+pub fn take_formats(replay: &mut Replay<'_>) -> Option<bool> {
+    if !replay.formats().is_empty() || replay.data().features().next().is_some() {
+        return None;
+    }
+    let events = replay.data().events().iter();
+    let tracepoints = events.filter(|event| event.attr.type_ == EventType::TRACEPOINT);
+    let ids: Vec<u64> = tracepoints.map(|event| event.attr.config).collect();
+    let formats = perfuse::tracefs::formats(&ids);
+    formats.iter().for_each(|(system, text)| replay.formats_mut().add(system, text));
+    (!ids.is_empty()).then_some(!formats.is_empty())
 }
 
 /// Some of these files give everything to the first read, and nothing to later ones.

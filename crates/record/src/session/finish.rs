@@ -5,7 +5,7 @@ use super::Session;
 use crate::clocks::{Share, left_out};
 use crate::plan::Target;
 use crate::unwound::Unwinding;
-use crate::{Ended, Error, Remark, sections};
+use crate::{Ended, Error, Remark, off_cpu, sections};
 use perfuse::abi::ByteOrder;
 use perfuse::abi::record::{Decoded, Record, RecordFormat, SampleId, Tid};
 use perfuse::measurement::End;
@@ -51,6 +51,7 @@ impl Session<'_> {
         self.drain()?;
         self.snapshot()?;
         self.finish_unwinding().map_err(|error| self.sink.fail(error))?;
+        self.slept()?;
         self.tally.corrupt += self.unwinding.as_ref().map_or(0, |unwinding| unwinding.recording.broken());
         let counted = self.counted()?;
         let mut sums = self.sums();
@@ -78,6 +79,31 @@ impl Session<'_> {
         }
         remarks.iter().for_each(|remark| self.observer.remark(remark));
         Ok(ended)
+    }
+
+    /// Writes how long threads slept, as samples.
+    fn slept(&mut self) -> Result<(), Error> {
+        let Some(sleeping) = self.sleeping.take() else { return Ok(()) };
+        let (rows, without_room) = sleeping.end()?;
+        if without_room > 0 {
+            self.observer.remark(&Remark::OffCpuWithoutRoom(without_room));
+        }
+        let event = self.opened.requests.iter().position(|request| request.off_cpu);
+        let Some((event, attr)) = event.and_then(|event| Some((event, self.opened.set.attr(event)?))) else {
+            return Ok(());
+        };
+        let Some(source) = self.opened.set.sources().iter().find(|source| source.event == event) else {
+            return Ok(());
+        };
+        let (id, format) = (source.id, RecordFormat::of(attr, ByteOrder::NATIVE));
+        let now = self.plan.clock.and_then(perfuse_sys::clock::read_ns);
+        let time = now.max(self.tally.last_ns).unwrap_or(0);
+        let sink = &mut self.sink;
+        let written = off_cpu::samples(&rows, id, time, |sample| sink.record(sample, &format));
+        written.map_err(|error| self.sink.fail(error))?;
+        self.tally.samples += rows.len() as u64;
+        self.tally.last_ns = (!rows.is_empty()).then(|| time + rows.len() as u64 - 1).max(self.tally.last_ns);
+        Ok(())
     }
 
     /// Reads the events. Samples they lost are written as records, as perf does.

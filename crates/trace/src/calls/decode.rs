@@ -6,8 +6,8 @@ use std::fmt::Write;
 
 /// The kinds that are no names of flags or codes.
 #[cfg(test)]
-const PLAIN: [&str; 12] =
-    ["fd", "dirfd", "path", "str", "ptr", "int", "uint", "long", "size", "mode", "hex", "pid"];
+const PLAIN: [&str; 13] =
+    ["fd", "dirfd", "path", "str", "sockaddr", "ptr", "int", "uint", "long", "size", "mode", "hex", "pid"];
 
 /// Whether arguments of a kind are decoded.
 #[cfg(test)]
@@ -44,6 +44,10 @@ pub fn write_arguments(
         match argument.kind {
             "path" | "str" => match text(index) {
                 Some(text) => out.push_str(&quoted(&text)),
+                None => pointer(out, value),
+            },
+            "sockaddr" => match text(index) {
+                Some(text) => out.push_str(&text),
                 None => pointer(out, value),
             },
             kind => number(out, kind, value),
@@ -108,7 +112,7 @@ fn named(out: &mut String, kind: &str, value: u64) {
 }
 
 /// A text in quotation marks, without what could drive a terminal.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     let mut out = String::from('"');
     for c in text.chars() {
         match c {
@@ -155,6 +159,8 @@ mod tests {
             ("access", [1, 4, 0, 0, 0, 0], "\"a\\\"b\", R_OK"),
             ("access", [1, 0, 0, 0, 0, 0], "\"a\\\"b\", 0"),
             ("umask", [0o22, 0, 0, 0, 0, 0], "022"),
+            ("connect", [3, 0x7000, 16, 0, 0, 0], "3, 0x7000, 16"),
+            ("bind", [3, 1, 16, 0, 0, 0], "3, a\"b, 16"),
         ] {
             let mut out = String::new();
             let spec = calls.number(name).and_then(|number| calls.get(number));

@@ -45,7 +45,7 @@ pub fn call_schema(spec: Option<&Spec>) -> Vec<Extra> {
     let extra = arguments.map(|argument| Extra {
         name: argument.name,
         kind: match argument.kind {
-            "path" | "str" => Kind::Text,
+            "path" | "str" | "sockaddr" => Kind::Text,
             "fd" | "dirfd" | "int" | "pid" | "long" => Kind::Signed,
             _ => Kind::Unsigned,
         },
@@ -126,5 +126,19 @@ impl<'a> Schema<'a> {
     /// Of fields that are not in a record's data.
     pub fn of_extras(extras: &'a [Extra]) -> Self {
         Schema { format: None, extras }
+    }
+}
+
+impl Calls {
+    /// Whether a call has an argument of this name that is a text, and no other field has the name.
+    pub fn has_text(&self, name: &str) -> bool {
+        if CALL_FIELDS.iter().any(|field| field.name == name) {
+            return false;
+        }
+        let mut arguments = self
+            .numbers()
+            .filter_map(|number| self.get(number))
+            .flat_map(|spec| spec.arguments.iter().flatten());
+        arguments.any(|argument| argument.name == name && argument.is_text())
     }
 }

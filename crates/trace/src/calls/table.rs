@@ -37,9 +37,14 @@ pub struct Argument {
 }
 
 impl Argument {
-    /// Whether it is the address of a text that the call reads.
+    /// Whether it is the address of a text that the call reads, or of a socket's address.
     pub fn is_text(&self) -> bool {
-        matches!(self.kind, "path" | "str")
+        matches!(self.kind, "path" | "str" | "sockaddr")
+    }
+
+    /// Whether it is the address of a socket's address, whose length is the next argument.
+    pub fn is_socket_address(&self) -> bool {
+        self.kind == "sockaddr"
     }
 }
 
@@ -101,6 +106,11 @@ impl Calls {
         CallSet::Only(
             self.by_number.iter().filter(|(_, spec)| has_text(spec)).map(|(number, _)| *number).collect(),
         )
+    }
+
+    /// All numbers.
+    pub fn numbers(&self) -> impl Iterator<Item = u64> + '_ {
+        self.by_number.keys().copied()
     }
 
     /// All names.
@@ -247,7 +257,7 @@ impl CallSet {
         Group::ALL.iter().any(|group| group.name == word.trim_start_matches('%'))
     }
 
-    /// Both sets: what a list behind another one adds, or takes away if it begins with `!`.
+    /// With another list behind it: what that adds, or takes away if it begins with `!`.
     #[must_use]
     pub fn and(self, other: CallSet) -> CallSet {
         match (self, other) {
@@ -258,6 +268,18 @@ impl CallSet {
             (CallSet::Only(only), CallSet::Not(not)) | (CallSet::Not(not), CallSet::Only(only)) => {
                 CallSet::Only(&only - &not)
             }
+        }
+    }
+
+    /// The calls that are in both sets.
+    #[must_use]
+    pub fn within(&self, other: &CallSet) -> CallSet {
+        match (self, other) {
+            (CallSet::All, set) | (set, CallSet::All) => set.clone(),
+            (CallSet::Only(numbers), set) | (set, CallSet::Only(numbers)) => {
+                CallSet::Only(numbers.iter().copied().filter(|&number| set.has(number)).collect())
+            }
+            (CallSet::Not(one), CallSet::Not(other)) => CallSet::Not(one | other),
         }
     }
 
@@ -361,6 +383,12 @@ mod tests {
         assert_eq!(set("all").filter(), None);
         assert!(set("%file").and(set("!openat")).has(2) && !set("%file").and(set("!openat")).has(257));
         assert_eq!(set("?nosuch,read"), set("read"));
+        // Each call is in one of the two parts of a set.
+        let (texts, all) = (calls.with_texts(), set("openat,close"));
+        assert_eq!((all.within(&texts), all.within(&texts.others())), (set("openat"), set("close")));
+        assert_eq!(set("!openat").within(&texts.others()), texts.others().and(set("!openat")));
+        assert_eq!(set("!close").within(&texts), texts);
+        assert_eq!(set("all").within(&texts), texts);
         let unknown = CallSet::parse("opennat", calls).unwrap_err();
         assert_eq!(unknown.to_string(), "there is no system call 'opennat'; did you mean openat or openat2?");
     }

@@ -1,0 +1,92 @@
+//! `offcpu-time`: the time that threads sleep, summed up by BPF programs and written as samples at the end, in perf's form: an event
+//! `bpf-output` that counts nothing by itself, with a sample for each thread and stack whose period is the time in nanoseconds.
+
+use crate::followed::{NotInKernel, follow, whose};
+use crate::plan::Request;
+use crate::{Error, Plan};
+use perfuse::abi::record::{Callchain, CallchainContext, Cpu, CpuMode, Decoded, Misc, Record, Sample, Tid};
+use perfuse::abi::wire::Seq;
+use perfuse::abi::{EventType, Software};
+use perfuse::{HeldCommand, Programs};
+use perfuse_events::{EventSpec, Source};
+use perfuse_trace::{OffCpu, OffCpuRow};
+
+/// `CLOCK_MONOTONIC`, by which the programs go.
+const MONOTONIC: i32 = 1;
+
+/// perf's name of the event.
+const NAME: &str = "offcpu-time";
+
+impl Request {
+    /// The time that threads sleep, with the stacks at which they went to sleep. It takes Linux 5.18, and root or CAP_BPF and
+    /// CAP_PERFMON.
+    pub fn off_cpu() -> Self {
+        let config = Software::BPF_OUTPUT.0;
+        let source = Source::Kernel { type_: EventType::SOFTWARE, config, more: [0; 4] };
+        Request { off_cpu: true, ..Request::new(EventSpec::new(NAME, source)) }
+    }
+}
+
+/// The programs, while they run.
+#[derive(Debug)]
+pub(crate) struct Sleeping {
+    asked: OffCpu,
+    programs: Programs,
+}
+
+impl Sleeping {
+    /// Attaches the programs, if the plan asks for them. Those of a command or of processes follow nobody yet.
+    pub(crate) fn prepare(plan: &Plan) -> Result<Option<Self>, Error> {
+        if !plan.events.iter().any(|request| request.off_cpu) {
+            return Ok(None);
+        }
+        let refused = |error: NotInKernel| Error::Plan(format!("{NAME} cannot be recorded: {error}"));
+        let asked = OffCpu { whose: whose(plan).map_err(refused)? };
+        let mut programs = Programs::new(&asked.maps()).map_err(|error| refused(error.into()))?;
+        let texts = asked.programs().map_err(|error| Error::Plan(error.to_string()))?;
+        for (place, insns) in texts {
+            programs.at_raw_tracepoint(place, &insns).map_err(|error| refused(error.into()))?;
+        }
+        Ok(Some(Sleeping { asked, programs }))
+    }
+
+    /// Begins to follow the plan's target.
+    pub(crate) fn begin(&self, plan: &Plan, held: Option<&HeldCommand>) -> Result<(), Error> {
+        follow(&self.programs, plan, held.map(HeldCommand::pid))
+    }
+
+    /// Ends the programs: what they came to, and how much found no room.
+    pub(crate) fn end(mut self) -> Result<(Vec<OffCpuRow>, u64), Error> {
+        self.programs.detach();
+        let read = |map: usize| self.programs.map(map).entries();
+        let now = perfuse_sys::clock::read_ns(MONOTONIC).unwrap_or(0);
+        let rows = self
+            .asked
+            .rows(&read, now)
+            .map_err(|errno| Error::Plan(format!("{NAME} cannot be read: {}", perfuse_sys::io_error(errno))));
+        rows.map(|(rows, no_room)| (rows, no_room.calls + no_room.threads))
+    }
+}
+
+/// Hands a sample of each row to `take`, in the order of their times from `time` on.
+pub(crate) fn samples<E>(
+    rows: &[OffCpuRow],
+    id: u64,
+    time: u64,
+    mut take: impl FnMut(&Decoded<'_>) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut chain = Vec::new();
+    for (row, time) in rows.iter().zip(time..) {
+        chain.clear();
+        chain.push(CallchainContext::USER.0);
+        chain.extend(&row.stack);
+        let mut sample = Sample::default();
+        (sample.identifier, sample.id, sample.stream_id) = (Some(id), Some(id), Some(id));
+        sample.ip = Some(row.stack.first().copied().unwrap_or(0));
+        sample.tid = Some(Tid { pid: row.pid, tid: row.tid });
+        (sample.time, sample.cpu, sample.period) = (Some(time), Some(Cpu::from(0)), Some(row.ns));
+        sample.callchain = Some(Callchain { words: Seq::from(chain.as_slice()) });
+        take(&Decoded { misc: Misc::from(CpuMode::USER), ..Decoded::from(Record::Sample(sample)) })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,281 @@
+//! Texts that calls are given, copied by a program as the call begins: by the time somebody reads its record, the process may have
+//! ended, or have another text there.
+//!
+//! Each thread has a number of places that it fills in turn. Whoever reads records of entries looks for the copy by the call, the address
+//! and the time. A text that is not in memory yet (the call itself fetches it) cannot be copied.
+
+use super::keys::registers;
+use super::text::{END, ENTER, FORK, LOOK, TAKEN, given, insert, store};
+use super::{Element, InKernel, NUMBERS, Whose, word};
+use crate::calls::address::socket_address;
+use crate::calls::table::{CallSet, Calls};
+use perfuse_abi::regs::Arch;
+use perfuse_bpf::map::flag::NO_PREALLOC;
+use perfuse_bpf::{AssembleError, Insn, MapKind, MapSpec, assemble};
+use std::collections::HashMap;
+
+/// Numbers of the maps; the first ones are those of [`InKernel`].
+const KINDS: usize = 3;
+const COPIES: usize = 4;
+
+/// Of a thread the map has how many calls it has made, a word of no use, and its state.
+const THREAD_BYTES: usize = 24;
+
+/// A call's arguments that are texts: at most so many, each in a word of the map.
+const MOST_TEXTS: usize = 3;
+const KIND_BYTES: usize = 4 * 4;
+
+/// Longer texts are cut.
+const LONGEST: usize = 256;
+/// `sizeof(struct sockaddr_storage)`.
+const LONGEST_ADDRESS: usize = 128;
+
+/// Before a text: the call, the address, the time, and the length of what follows.
+const HEAD: usize = 32;
+
+/// Places of a thread.
+const PLACES: u64 = 1 << 13;
+
+/// A copy is that of a record if no more lies between them, in nanoseconds.
+const APART_NS: u64 = 1_000_000;
+
+/// Copies are looked for in so many places around the one that is expected.
+const AROUND: u64 = 8;
+
+/// The program that copies texts, and where copies are expected.
+#[derive(Clone, Debug)]
+pub struct CallTexts {
+    whose: Whose,
+    wanted: CallSet,
+    /// By thread, the number of its next call.
+    next: HashMap<u32, u64>,
+}
+
+/// So many threads have a next call; of others the search begins anew.
+const MOST_THREADS: usize = 1 << 14;
+
+impl CallTexts {
+    /// Of these calls, as far as they are given texts.
+    pub fn new(whose: Whose, wanted: CallSet) -> Self {
+        CallTexts { whose, wanted, next: HashMap::new() }
+    }
+
+    /// The number of the map with the copies.
+    pub const COPIES: usize = COPIES;
+
+    /// The maps, to be made in this order.
+    pub fn maps(&self) -> Vec<MapSpec> {
+        let growing =
+            |key, value| MapSpec { flags: NO_PREALLOC, ..MapSpec::new(MapKind::Hash, key, value, 1 << 16) };
+        vec![
+            growing(8, THREAD_BYTES as u32),
+            growing(4, 8),
+            MapSpec::new(MapKind::Array, 4, 24, 1),
+            MapSpec::new(MapKind::Array, 4, NUMBERS * KIND_BYTES as u32, 1),
+            MapSpec::new(MapKind::LruHash, 8, (HEAD + LONGEST) as u32, 1 << 15),
+        ]
+    }
+
+    /// Where the texts of a call are: of each the place of its register, the place of the register with its length, and of its argument.
+    fn kinds(&self, number: u64, calls: &Calls, arch: Arch) -> [u8; KIND_BYTES] {
+        let mut kinds = [0; KIND_BYTES];
+        let spec = calls.get(number).filter(|_| self.wanted.has(number));
+        let arguments = spec.iter().flat_map(|spec| spec.arguments.iter().flatten()).enumerate();
+        let texts = arguments.filter(|(_, argument)| argument.is_text());
+        let registers = registers(arch);
+        for ((index, argument), kind) in texts.take(MOST_TEXTS).zip(kinds.chunks_exact_mut(4)) {
+            // One more, so that nothing is 0; all of them fit.
+            let place = |index: usize| registers.get(index).map_or(0, |at| *at as u8 + 1);
+            kind[0] = place(index);
+            kind[1] = if argument.is_socket_address() { place(index + 1) } else { 0 };
+            kind[2] = index as u8;
+        }
+        kinds
+    }
+
+    /// What the maps hold before the programs run.
+    pub fn beginning(&self, calls: &Calls, arch: Arch) -> Vec<Element> {
+        let kinds = (0..NUMBERS).flat_map(|number| self.kinds(number.into(), calls, arch)).collect();
+        vec![(KINDS, vec![0; 4], kinds)]
+    }
+
+    /// The programs, each with the name of the tracepoint that runs it.
+    ///
+    /// # Errors
+    ///
+    /// None of this crate's own making.
+    pub fn programs(&self) -> Result<Vec<(&'static str, Vec<Insn>)>, AssembleError> {
+        let mut texts = vec![(ENTER, self.enter()), (END, InKernel::forget())];
+        if self.whose == Whose::Followed {
+            texts.push((FORK, InKernel::born(THREAD_BYTES)));
+        }
+        texts.into_iter().map(|(name, text)| Ok((name, assemble(&text)?))).collect()
+    }
+
+    fn enter(&self) -> String {
+        let (find, forget) = match self.whose {
+            Whose::All(but) => {
+                (format!("call get_current_pid_tgid\nr0 >>= 32\nif r0 == {but} goto out\nr1 = 0\n"), "")
+            }
+            // The first call of a thread that waits is the one by which it is executed.
+            Whose::Followed => (format!("{}\nr1 = 0\n", given("out")), TAKEN),
+        };
+        let below = 16 + HEAD + LONGEST;
+        let zeros: String = (0..(HEAD + LONGEST) / 8).map(|word| store(below - word * 8, "0")).collect();
+        let texts: String = (0..MOST_TEXTS).map(|index| Self::copy(index, below)).collect();
+        format!(
+            "r6 = *(u64 *)(r1 +8)
+             if r6 > {last} goto out
+             r9 = *(u64 *)(r1 +0)
+             r8 = map[idx:{KINDS}][0]+0
+             r1 = r6
+             r1 *= {KIND_BYTES}
+             r8 += r1
+             r1 = *(u8 *)(r8 +0)
+             if r1 == 0 goto out
+             {LOOK}
+             if r0 != 0 goto known
+             {find}
+             {insert}
+             {forget}
+             {LOOK}
+             if r0 == 0 goto out
+             known:
+             r1 = *(u64 *)(r0 +0)
+             r2 = r1
+             r2 += 1
+             *(u64 *)(r0 +0) = r2
+             r7 = r1
+             r7 &= {places}
+             {zeros}
+             *(u64 *)(r10 -{below}) = r6
+             call ktime_get_ns
+             *(u64 *)(r10 -{time}) = r0
+             {texts}
+             out: r0 = 0
+             exit",
+            last = NUMBERS - 1,
+            insert = insert(THREAD_BYTES),
+            places = PLACES - 1,
+            time = below - 16,
+        )
+    }
+
+    /// Copies a text: `r6` is the call, `r7` the place, `r8` the kinds, `r9` the registers; the copy is made `below` the end of the stack.
+    fn copy(index: usize, below: usize) -> String {
+        let (kind, address, len, text) = (4 * index, below - 8, below - 24, below - HEAD);
+        format!(
+            "r1 = *(u8 *)(r8 +{kind})
+             if r1 == 0 goto out
+             r3 = r9
+             r3 += r1
+             r3 += -1
+             r1 = r10
+             r1 += -{address}
+             r2 = 8
+             call probe_read_kernel
+             r1 = *(u8 *)(r8 +{len_kind})
+             if r1 != 0 goto address{index}
+             r1 = r10
+             r1 += -{text}
+             r2 = {LONGEST}
+             r3 = *(u64 *)(r10 -{address})
+             call probe_read_user_str
+             if r0 s<= 0 goto next{index}
+             goto read{index}
+             address{index}:
+             r3 = r9
+             r3 += r1
+             r3 += -1
+             r1 = r10
+             r1 += -{len}
+             r2 = 8
+             call probe_read_kernel
+             r2 = *(u32 *)(r10 -{len})
+             if r2 == 0 goto next{index}
+             if r2 <= {LONGEST_ADDRESS} goto fits{index}
+             r2 = {LONGEST_ADDRESS}
+             fits{index}:
+             *(u64 *)(r10 -{len}) = r2
+             r1 = r10
+             r1 += -{text}
+             r3 = *(u64 *)(r10 -{address})
+             call probe_read_user
+             if r0 != 0 goto next{index}
+             r0 = *(u64 *)(r10 -{len})
+             read{index}:
+             *(u64 *)(r10 -{len}) = r0
+             call get_current_pid_tgid
+             *(u32 *)(r10 -8) = r0
+             r1 = r7
+             r1 <<= 2
+             r1 += {index}
+             *(u32 *)(r10 -4) = r1
+             r1 = map[idx:{COPIES}]
+             r2 = r10
+             r2 += -8
+             r3 = r10
+             r3 += -{below}
+             r4 = 0
+             call map_update_elem
+             next{index}:\n",
+            len_kind = kind + 1,
+        )
+    }
+
+    /// The texts of a call whose entry a record tells, by the places of their arguments, as far as they could be copied. `read` has the
+    /// value of a key of [`COPIES`](Self::COPIES).
+    pub fn of_call(
+        &mut self,
+        (tid, time): (u32, u64),
+        number: u64,
+        arguments: &[u64; 6],
+        calls: &Calls,
+        read: &dyn Fn(&[u8]) -> Option<Vec<u8>>,
+    ) -> Vec<(usize, String)> {
+        let spec = calls.get(number).filter(|_| self.wanted.has(number));
+        let arguments =
+            spec.iter().flat_map(|spec| spec.arguments.iter().flatten()).zip(arguments).enumerate();
+        let texts = arguments.filter(|(_, (argument, _))| argument.is_text()).take(MOST_TEXTS);
+        let texts: Vec<_> = texts.collect();
+        if texts.is_empty() {
+            return Vec::new();
+        }
+        if self.next.len() >= MOST_THREADS {
+            self.next.clear();
+        }
+        let expected = self.next.get(&tid).copied().unwrap_or(0);
+        // The one that is expected, then those after it and before it.
+        let near = (0..AROUND).flat_map(|far| [expected.wrapping_add(far), expected.wrapping_sub(far + 1)]);
+        for place in near {
+            let found: Vec<(usize, String)> = texts
+                .iter()
+                .enumerate()
+                .filter_map(|(index, (argument, (kind, address)))| {
+                    let key = [tid, ((place % PLACES) as u32) << 2 | index as u32];
+                    let copy = read(&key.map(u32::to_ne_bytes).concat())?;
+                    let is_its = word(&copy, 0) == number
+                        && word(&copy, 8) == **address
+                        && word(&copy, 16).abs_diff(time) < APART_NS;
+                    let len = usize::try_from(word(&copy, 24)).ok()?;
+                    let bytes = copy.get(HEAD..)?.get(..len).filter(|_| is_its)?;
+                    let text = match kind.is_socket_address() {
+                        true => socket_address(bytes)?,
+                        false => {
+                            let text = bytes.split(|byte| *byte == 0).next()?;
+                            let cut = if text.len() + 1 >= LONGEST { "..." } else { "" };
+                            String::from_utf8_lossy(text).into_owned() + cut
+                        }
+                    };
+                    Some((*argument, text))
+                })
+                .collect();
+            if !found.is_empty() {
+                self.next.insert(tid, place.wrapping_add(1));
+                return found;
+            }
+        }
+        self.next.insert(tid, expected.wrapping_add(1));
+        Vec::new()
+    }
+}
