@@ -325,6 +325,17 @@ impl<'a> ToolRecord<'a> {
         Ok(ToolRecord { misc, tool, extra: reader.remaining() })
     }
 
+    /// The same with zeros behind it, so that its size is a multiple of 8: perf 7 refuses records of other sizes. Extra bytes stay as
+    /// they are.
+    #[must_use]
+    pub fn padded(mut self) -> Self {
+        let mut counter = Counter::default();
+        if self.extra.is_empty() && self.body(ByteOrder::NATIVE, &mut counter).is_ok() {
+            self.extra = &[0; 7][..counter.bytes.wrapping_neg() % 8];
+        }
+        self
+    }
+
     /// Writes the record: header, body and extra bytes. Nothing is written if it is too long.
     pub fn encode(&self, order: ByteOrder, sink: &mut impl Sink) -> Result<(), EncodeError> {
         let mut counter = Counter::default();

@@ -133,7 +133,7 @@ impl<W: Write> Writer<W> {
     /// Writes a tool's record. It may wait in memory for the next [`records`](Self::records) or
     /// [`flush`](Self::flush).
     pub fn tool<'a>(&mut self, record: impl Into<ToolRecord<'a>>) -> io::Result<()> {
-        let record = record.into();
+        let record = record.into().padded();
         self.output.put_with(|buffer| record.encode(ORDER, buffer).map_err(invalid))
     }
 

@@ -21,6 +21,8 @@ impl PerfOptions for OfRecord {
         // How perf goes about its work, with no difference to what is recorded.
         PerfOption::ignored("affinity").value(),
         PerfOption::ignored("threads").maybe_value(),
+        // --call-graph dwarf keeps copies of stacks.
+        PerfOption::ignored("no-unwind"),
         PerfOption::ignored("aio").maybe_value(),
         PerfOption::ignored("mmap-flush").value(),
         PerfOption::ignored("num-thread-synthesize").value(),

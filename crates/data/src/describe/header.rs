@@ -261,6 +261,11 @@ fn feature(
                 ),
             )?;
         }
+        Feature::EMachine { machine, flags } => {
+            put(out, format_args!("# e_machine : {machine}"))?;
+            put(out, format_args!("#   e_flags : {flags}"))?;
+        }
+        Feature::CacheLineSize(bytes) => put(out, format_args!("# cacheline size: {bytes}"))?,
         Feature::Compressed(how) => {
             let (kind, level, ratio) = (if how.kind == 1 { "Zstd" } else { "Unknown" }, how.level, how.ratio);
             put(out, format_args!("# compressed : {kind}, level = {level}, ratio = {ratio}"))?;

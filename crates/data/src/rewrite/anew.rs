@@ -188,12 +188,12 @@ fn told_anew(entry: &FileRecord<'_>, order: ByteOrder, changes: &mut dyn Changes
         Ok(Tool::HeaderAttr(HeaderAttr { attr, ids })) => {
             let Some(bytes) = changed_attr(attr, order, changes) else { return false };
             let attr = HeaderAttr { attr: AttrBytes(&bytes), ids };
-            ToolRecord::from(Tool::HeaderAttr(attr)).encode(order, out).is_ok()
+            ToolRecord::from(Tool::HeaderAttr(attr)).padded().encode(order, out).is_ok()
         }
         Ok(Tool::HeaderFeature { id: FeatureId::COMPRESSED, .. }) => true,
         Ok(Tool::HeaderFeature { id: id @ FeatureId::EVENT_DESC, bytes }) => {
             let Some(bytes) = descriptions(bytes, order, changes) else { return false };
-            ToolRecord::from(Tool::HeaderFeature { id, bytes: &bytes }).encode(order, out).is_ok()
+            ToolRecord::from(Tool::HeaderFeature { id, bytes: &bytes }).padded().encode(order, out).is_ok()
         }
         _ => false,
     }

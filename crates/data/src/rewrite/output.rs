@@ -146,7 +146,7 @@ impl<'w> Output<'w> {
     /// Writes a record of tools.
     pub(super) fn tool(&mut self, tool: Tool<'_>) -> io::Result<()> {
         let mut bytes = Vec::new();
-        ToolRecord::from(tool).encode(self.order, &mut bytes).map_err(invalid)?;
+        ToolRecord::from(tool).padded().encode(self.order, &mut bytes).map_err(invalid)?;
         self.put(&bytes)
     }
 

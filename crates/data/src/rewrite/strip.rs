@@ -409,7 +409,7 @@ impl Stripping {
             }
         };
         let record: ToolRecord<'_> = record;
-        record.encode(self.order, out).map_err(invalid)?;
+        record.padded().encode(self.order, out).map_err(invalid)?;
         Ok(true)
     }
 }
