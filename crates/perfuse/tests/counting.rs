@@ -693,6 +693,51 @@ fn a_program_is_attached_to_a_counter() -> Outcome {
     Ok(())
 }
 
+fn programs_of_ones_own_are_attached_and_read() -> Outcome {
+    use perfuse::bpf::{MapKind, MapSpec, ProgramType, assemble};
+    use perfuse::{ProgramAttempt, Programs};
+    need::root()?;
+    need::tracefs()?;
+    let maps = [MapSpec::new(MapKind::Array, 4, 16, 1)];
+    let mut programs = Programs::new(&maps).map_err(|error| Skip::needs("BPF", error))?;
+    // The calls of this process are counted in the first word by one way, in the second by the other.
+    let count = |at: usize| {
+        let own = std::process::id();
+        let text = format!(
+            "call get_current_pid_tgid; r0 >>= 32; if r0 != {own} goto out
+             r1 = map[idx:0][0]+{at}; r2 = 1; lock *(u64 *)(r1 +0) += r2
+             out: r0 = 0; exit"
+        );
+        assemble(&text).expect("a program")
+    };
+    let event = Event::tracepoint("raw_syscalls:sys_exit").expect("its id");
+    let mut counter = Counter::new(event).expect("a tracepoint");
+    programs.at_raw_tracepoint("sys_enter", &count(0)).expect("attach");
+    programs.at_event(&mut counter, ProgramType::Tracepoint, &count(8)).expect("attach");
+    let counts = |programs: &Programs| {
+        let value = programs.map(0).lookup(&[0; 4]).expect("a value");
+        [0, 8].map(|at| u64::from_ne_bytes(value[at..][..8].try_into().expect("a word")))
+    };
+    let before = counts(&programs);
+    system_calls(100);
+    let after = counts(&programs);
+    assert!(after.iter().zip(before).all(|(after, before)| after - before >= 100), "{before:?} {after:?}");
+    programs.detach();
+    drop(counter);
+    let before = counts(&programs);
+    system_calls(100);
+    assert_eq!(counts(&programs), before);
+    assert_eq!(programs.map(0).entries().expect("entries").len(), 1);
+
+    let exit = assemble("r0 = 0; exit").expect("a program");
+    let error = programs.at_raw_tracepoint("no_such_place", &exit).expect_err("there is none");
+    assert_eq!((error.attempt, error.errno), (ProgramAttempt::Attach("no_such_place".into()), Errno::ENOENT));
+    let careless = assemble("r0 = *(u64 *)(r1 +4000); exit").expect("a program");
+    let error = programs.at_raw_tracepoint("sys_enter", &careless).expect_err("it is out of bounds");
+    assert!(error.to_string().contains("the verifier says: "), "{error}");
+    Ok(())
+}
+
 fn a_refreshed_counter_stops_by_itself() -> Outcome {
     // Rule C48.
     let mut counter = faults()?.period(1).open().expect("page faults");
@@ -866,6 +911,7 @@ suite! {
         calls_of_a_kernel_function_are_exact,
         a_pmu_that_sysfs_describes,
         a_program_is_attached_to_a_counter,
+        programs_of_ones_own_are_attached_and_read,
         a_refreshed_counter_stops_by_itself,
         overflows_become_signals,
         overflows_trap_with_the_data_they_were_given,
