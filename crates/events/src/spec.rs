@@ -233,6 +233,12 @@ impl EventSpec {
         }
     }
 
+    /// Whether it is the kernel's own event for cycles of the cpu.
+    pub fn is_cycles(&self) -> bool {
+        const CYCLES: u64 = 0;
+        matches!(self.source, Source::Kernel { type_, config: CYCLES, .. } if type_ == EventType::HARDWARE)
+    }
+
     /// The cpus it is to be opened on: those its terms ask for, of those its PMU says. `None`: all.
     pub fn cpus(&self) -> Option<Vec<u32>> {
         let pmus = self.pmu.as_ref().and_then(|pmu| pmu.cpus.clone());

@@ -53,8 +53,8 @@ pub(crate) fn open<'p>(
             {
                 let (rate, chains) = (plan.rate, plan.chains);
                 remarks.push(Remark::Clock { why: error.cause().words(), rate, chains });
-                let sampled = requests.iter_mut().filter(|request| !request.off_cpu);
-                sampled.for_each(|request| request.spec = cpu_clock());
+                let sampled = requests.iter_mut().filter(|request| request.spec.is_cycles());
+                sampled.for_each(|request| request.spec = in_place_of(&request.spec));
                 is_clock = true;
                 let following = following.filter(|_| plan.target == Target::Command);
                 if let Some((following, opened)) = on_cpus(following, &requests, command) {
@@ -118,6 +118,18 @@ fn needs_branches(plan: &Plan) -> bool {
 pub(crate) fn cpu_clock() -> EventSpec {
     let (type_, config) = (EventType::SOFTWARE, Software::CPU_CLOCK.0);
     EventSpec::new("cpu-clock", Source::Kernel { type_, config, more: [0; 4] })
+}
+
+/// The clock that is sampled where there are no such cycles: of the same sides, and read in the same way.
+fn in_place_of(cycles: &EventSpec) -> EventSpec {
+    let mut clock = cpu_clock();
+    (clock.exclude, clock.sample_read) = (cycles.exclude, cycles.sample_read);
+    let letters = cycles.name.split_once(':').map_or("", |(_, letters)| letters);
+    let letters: String = letters.chars().filter(|letter| !"pP".contains(*letter)).collect();
+    if !letters.is_empty() {
+        (clock.name, clock.has_modifiers) = (format!("{}:{letters}", clock.name), true);
+    }
+    clock
 }
 
 /// Opens these events; the flag tells that threads may have been missed.

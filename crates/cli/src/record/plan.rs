@@ -2,7 +2,7 @@
 
 use super::args::Args;
 use super::words::{branches, chains, clock, frequency, pages, processes_of, registers, size, switch};
-use crate::common::{cpus, events, processes};
+use crate::common::{cpus, events, processes, style};
 use crate::exit::Failure;
 use crate::recording::is_read_from_pipe;
 use perfuse::abi::AttrFlags;
@@ -143,7 +143,9 @@ impl Asked {
         plan.may_follow = may_follow;
         plan.never_follow = args.no_follow;
         plan.events = events;
-        plan.default_events = args.selection.lists.is_empty();
+        // perf takes the clock in place of cycles that are asked for, too.
+        plan.default_events = args.selection.lists.is_empty()
+            || style::is_perfs(false) && plan.events.iter().any(|request| request.spec.is_cycles());
         plan.rate = rate;
         plan.rate_given = args.count.is_some() || args.frequency.is_some();
         plan.chains = chains;

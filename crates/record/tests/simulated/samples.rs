@@ -273,6 +273,11 @@ pub(super) fn the_clock_is_sampled_where_there_is_no_pmu() -> Outcome {
     let made = make(&plan);
     assert!(matches!(made.remarks[..], [Remark::Clock { .. }]), "{:?}", made.remarks);
     assert_eq!(made.times("cpu-clock"), ms(1..=5));
+    // With the sides that were asked for, and beside other events.
+    let mut plan = of_first(scenario, "cycles:upp,task-clock");
+    plan.default_events = true;
+    let made = make(&plan);
+    assert_eq!((made.times("cpu-clock:u"), made.times("task-clock")), (ms(1..=5), ms(1..=5)));
     Ok(())
 }
 
