@@ -22,7 +22,7 @@ mod x86;
 pub use arrows::Arrows;
 pub use code::{Arch, Decoded, Flow, Syntax};
 pub use costs::{Cost, Function, Sampled, Skid};
-pub use disassemble::disassemble;
+pub use disassemble::{disassemble, first_instruction};
 pub use function::{Annotated, Annotator, Instruction, Parts, Target, annotate};
 pub use inlined::InlinedCall;
 pub use lines::{Line, SourceFile, SourceLine};

@@ -11,7 +11,7 @@ use crate::recording::{self, FilterArgs, Input, SymbolFiles};
 use crate::term::foreign::{foreign, width};
 use crate::term::out::{say, wants_colours};
 use perfuse_abi::record::{Decoded, Record, RecordType, Sample};
-use perfuse_annotate::{Arch, Syntax, disassemble};
+use perfuse_annotate::first_instruction;
 use perfuse_data::describe::{self, AskedFields, Field, Fields};
 use perfuse_data::feature::{Feature, FeatureId};
 use perfuse_data::replay::{Filter, Formats, Groups, Replay, Step};
@@ -257,11 +257,6 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
     let of_functions = of_functions.iter().filter_map(|(name, value)| recording::word(name, value));
     passed.none(&args.filter, &of_functions.collect::<Vec<_>>()).into_iter().for_each(say);
     dumps.finish(out)
-}
-
-fn first_instruction(code: &[u8], machine: u16, address: u64) -> Option<(usize, String)> {
-    let list = disassemble(code, address, Arch::of_elf(machine)?, Syntax::Att);
-    list.into_iter().next().map(|first| (first.len, first.text))
 }
 
 /// Takes lines that wait when they are much.

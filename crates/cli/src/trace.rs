@@ -213,10 +213,8 @@ impl Args {
 
     /// Whether texts that calls were given are told, or asked for.
     fn wants_texts(&self, table: &Calls) -> bool {
-        let asked = self.condition.iter().chain(&self.by).chain(&self.of);
-        let mut words =
-            asked.flat_map(|expr| expr.as_str().split(|c: char| !c.is_alphanumeric() && c != '_'));
-        self.has_lines() || words.any(|word| table.has_text(word))
+        let mut names = self.condition.iter().chain(&self.by).chain(&self.of).flat_map(Expr::names);
+        self.has_lines() || names.any(|name| table.has_text(name))
     }
 
     /// What `--duration` asks for.
@@ -225,7 +223,7 @@ impl Args {
         least.map_err(|why| Failure::usage(format_args!("--duration: {why}")))
     }
 
-    /// What the kernel's own sums can answer, if it is tables that are asked for; else why not.
+    /// The question for sums in the kernel, or why they cannot answer it; `None` where no tables are asked for.
     fn in_kernel(
         &self,
         wanted: &Wanted,

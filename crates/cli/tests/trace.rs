@@ -362,8 +362,20 @@ fn threads_of_a_process_that_runs_already_are_summed_up_and_what_they_start() ->
     let trace =
         trace.args(["trace", "-s", "--json", "-p", &pid]).stdout(Stdio::piped()).stderr(Stdio::piped());
     let trace = trace.spawn().expect("it starts");
-    // Its programs run when it sleeps in poll; a second is plenty, and the test is tried again if not.
-    std::thread::sleep(std::time::Duration::from_secs(2));
+    // Its programs run, and know the thread, when it has their links and waits.
+    let told = |file: &str| std::fs::read(format!("/proc/{}/{file}", trace.id())).unwrap_or_default();
+    let has_links = || {
+        let files = std::fs::read_dir(format!("/proc/{}/fd", trace.id())).into_iter().flatten().flatten();
+        let mut links = files.filter_map(|file| std::fs::read_link(file.path()).ok());
+        links.any(|link| link.to_string_lossy().contains("bpf_link"))
+    };
+    // After ten seconds it is taken for ready: where nothing tells, and where it has ended.
+    for _ in 0..1000 {
+        if has_links() && text(&told("wchan")).contains("poll") {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
     drop(child.stdin.take().map(|mut input| std::io::Write::write_all(&mut input, b"x")));
     child.wait().expect("its end");
     let output = trace.wait_with_output().expect("its end");

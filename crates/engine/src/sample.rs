@@ -60,7 +60,7 @@ impl core::fmt::Debug for SampleData<'_> {
     }
 }
 
-/// What became of a record.
+/// The fate of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Written {
     /// There was no ring, or no room in it.

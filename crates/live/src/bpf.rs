@@ -62,7 +62,7 @@ struct File {
     writes: bool,
 }
 
-/// What a descriptor of a caller is.
+/// The kind of file that a caller's descriptor has open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Opened {
     /// Not open.
@@ -75,7 +75,7 @@ pub(crate) enum Opened {
     Bpf(FileId),
 }
 
-/// Who calls, with memory and descriptors.
+/// The thread that calls, with its memory and descriptors.
 pub(crate) trait Caller {
     /// Reads memory: `EFAULT`.
     fn read(&self, addr: u64, into: &mut [u8]) -> Result<(), Errno>;
@@ -83,10 +83,10 @@ pub(crate) trait Caller {
     /// Writes memory: `EFAULT`.
     fn write(&mut self, addr: u64, bytes: &[u8]) -> Result<(), Errno>;
 
-    /// What a descriptor is.
+    /// The file of a descriptor of its own.
     fn opened(&self, fd: i32) -> Opened;
 
-    /// What a descriptor of a process is that the caller calls so; `None`: there is no such process.
+    /// The file of a descriptor of another process, by the number that the caller has for that; `None`: there is no such process.
     fn opened_in(&self, pid: i32, fd: i32) -> Option<Opened>;
 
     /// The real user.
@@ -143,7 +143,7 @@ struct Map {
     name: [u8; 16],
     /// Open files.
     files: usize,
-    /// What an array of events or programs has, by place: the file through which it was set (rule K22), and the owner's number.
+    /// The elements of an array of events or programs, by place: the file through which each was set (rule K22), and its number.
     set_by: BTreeMap<u32, (FileId, u32)>,
     /// The types that it was made with: their id, that of keys, and that of values.
     types: [u32; 3],
@@ -196,7 +196,7 @@ struct State {
     woken: BTreeSet<u32>,
     threads: BTreeMap<TaskId, (Tid, Tid)>,
     told: Vec<Told>,
-    /// What has gone since nothing was led to, roughly.
+    /// Files that were closed since objects were last collected.
     stale: usize,
     last: [u32; 5],
     last_file: u64,
@@ -304,7 +304,7 @@ impl Shared {
         std::mem::take(&mut self.lock().released)
     }
 
-    /// What is to be told to the user.
+    /// News for the user, each of which is handed over once.
     pub(crate) fn take_told(&self) -> Vec<Told> {
         std::mem::take(&mut self.lock().told)
     }

@@ -16,11 +16,7 @@ pub struct Seat {
 impl Seat {
     /// Of this cpu; zeros where the system does not tell.
     pub(crate) fn of(cpu: u32) -> Self {
-        let number = |file: &str| {
-            let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/{file}");
-            let text = fs::read_to_string(path).unwrap_or_default();
-            text.trim().parse().unwrap_or(0)
-        };
+        let number = |file| number(cpu, file);
         Seat { socket: number("physical_package_id"), die: number("die_id"), core: number("core_id") }
     }
 }
@@ -52,7 +48,12 @@ pub(crate) fn cache(cpu: u32, level: Option<u32>) -> Option<SharedCache> {
 
 /// The cluster of a cpu; 0 where the system does not tell.
 pub(crate) fn cluster(cpu: u32) -> u32 {
-    let text = fs::read_to_string(format!("/sys/devices/system/cpu/cpu{cpu}/topology/cluster_id"));
+    number(cpu, "cluster_id")
+}
+
+/// A number that sysfs tells of the place of a cpu; 0 where it does not.
+fn number(cpu: u32, file: &str) -> u32 {
+    let text = fs::read_to_string(format!("/sys/devices/system/cpu/cpu{cpu}/topology/{file}"));
     text.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
 }
 

@@ -4,10 +4,10 @@
 //! programs follow, and how, is told in `calls/in_kernel.rs`.
 
 use crate::calls::in_kernel::text::{END, FORK, LOOK, TAKEN, element, given, insert};
-use crate::calls::in_kernel::word;
+use crate::calls::in_kernel::{assembled, word};
 use crate::calls::{Element, Entries, InKernel, NoRoom, Whose};
 use perfuse_bpf::map::flag::NO_PREALLOC;
-use perfuse_bpf::{AssembleError, Insn, MapKind, MapSpec, assemble};
+use perfuse_bpf::{AssembleError, Insn, MapKind, MapSpec};
 use std::collections::HashMap;
 
 /// Numbers of the maps. The first ones are those of `in_kernel`.
@@ -67,12 +67,12 @@ impl OffCpu {
     ///
     /// None of this crate's own making.
     pub fn programs(&self) -> Result<Vec<(&'static str, Vec<Insn>)>, AssembleError> {
-        let mut texts = vec![("sched_switch", self.switch()), (END, InKernel::forget())];
+        let mut texts = vec![("sched_switch", self.switch()), (END, InKernel::forget(""))];
         if self.whose == Whose::Followed {
             texts.push((FORK, InKernel::born(THREAD_BYTES)));
             texts.push(("sched_process_exec", Self::exec()));
         }
-        texts.into_iter().map(|(name, text)| Ok((name, assemble(&text)?))).collect()
+        assembled(texts)
     }
 
     /// A thread leaves the cpu, and another one comes.

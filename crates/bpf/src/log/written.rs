@@ -21,7 +21,7 @@ use alloc::string::String;
 /// ```
 pub fn text(refusal: &Refusal) -> String {
     let Refusal { slot, insn, reason, looked_at } = refusal;
-    // What is found before the ways are gone is about no instruction on one.
+    // A fault that is found before the ways are gone is about no instruction on one.
     let instruction = match (insn, is_of_a_way(reason)) {
         (Some(insn), true) => format!("{slot}: ({:02x}) {insn}\n", insn.encode().0.code),
         _ => String::new(),

@@ -106,7 +106,7 @@ impl State {
         DONE
     }
 
-    /// What the caller has where the info is to be: `E2BIG` of something behind what is known.
+    /// The bytes that the caller has where the info is to be: `E2BIG` of something behind those that are known.
     fn asked(&self, caller: &dyn Caller, addr: u64, room: usize, known: usize) -> Result<Vec<u8>, Errno> {
         const PAGE: usize = 4096;
         if room > PAGE {

@@ -141,7 +141,7 @@ pub(super) struct Surroundings<'a> {
     random: u64,
     /// Rings with a record for a reader who waits.
     pub(super) woken: Vec<MapId>,
-    /// What was looked up in this run.
+    /// Facts of the thread that this run has looked up.
     ids: Option<u64>,
     name: Option<[u8; 16]>,
     stacks: [Option<Vec<u64>>; 2],

@@ -6,6 +6,7 @@
 use super::calls::{Answer, Memory, SystemCall, caller, done};
 use super::files::{File, Files};
 use super::inject::{self, MapAt};
+use super::rings::MapCall;
 use super::{Intercept, Note, Process};
 use crate::bpf::{Caller, FileId, Opened, Reply, Told};
 use crate::machine::Machine;
@@ -45,13 +46,16 @@ impl Bell {
     }
 }
 
+/// Notes about one tool.
+const MOST_TOLD: usize = 64;
+
 /// The front's part of the objects.
 #[derive(Debug, Default)]
 pub(super) struct Objects {
     quiet: Option<Bell>,
     /// Of ring buffers, by the ids of the maps; whether something is to be read.
     rings: BTreeMap<u32, (Bell, bool)>,
-    /// What the user has been told of.
+    /// Notes that the user has got; after [`MOST_TOLD`] of them no more come.
     told: BTreeSet<String>,
 }
 
@@ -66,7 +70,7 @@ struct Tool<'a> {
     held: Vec<EventKey>,
 }
 
-/// What a descriptor of a thread is, whose files these are.
+/// The file of a descriptor of a thread, whose open files these are.
 fn opened(files: &Files, tid: Tid, fd: i32) -> Opened {
     match files.file(fd) {
         Some(File::Event(event)) => Opened::Event(event),
@@ -217,7 +221,8 @@ impl Intercept {
                 Told::NotServed(what) => Note::NotServed { what },
                 Told::Faulted(program, fault) => Note::ProgramFaulted { program, why: fault.to_string() },
             };
-            if self.objects.told.insert(note.to_string()) {
+            // A tool that loads programs of a thousand names writes no thousand lines.
+            if self.objects.told.len() < MOST_TOLD && self.objects.told.insert(note.to_string()) {
                 (self.on_note.0)(&note);
             }
         }
@@ -326,20 +331,11 @@ impl Intercept {
         registers: &Registers,
         file: FileId,
     ) -> Result<u64, Errno> {
-        let [addr, len, prot, flags, _, offset] = [0, 1, 2, 3, 4, 5].map(|index| registers.argument(index));
-        let offset = registers.width().offset(offset);
-        let page = perfuse_sys::page_size() as u64;
-        if len == 0 || offset % page != 0 {
-            return Err(Errno::EINVAL);
-        }
-        if prot & libc::PROT_EXEC as u64 != 0 {
-            return Err(Errno::EPERM);
-        }
-        let len = len.checked_next_multiple_of(page).ok_or(Errno::ENOMEM)?;
-        let writes = prot & libc::PROT_WRITE as u64 != 0;
-        let shared = flags & libc::MAP_TYPE as u64 != libc::MAP_PRIVATE as u64;
+        let call = MapCall::of(registers)?;
+        let MapCall { addr, prot, flags, offset, writable, shared, .. } = call;
+        let len = call.whole()?;
         let pid = self.threads.get(&tid).copied().unwrap_or(tid);
-        let region = supervisor.machine().bpf().map(file, pid, (offset, len), (writes, shared));
+        let region = supervisor.machine().bpf().map(file, pid, (offset, len), (writable, shared));
         self.tell_of_memory(region.is_err());
         let region = region?;
         let place = match MapAt::asked(registers.width(), addr, flags, 0) {
@@ -348,7 +344,7 @@ impl Intercept {
         };
         let fd = region.memory.as_fd().as_raw_fd();
         // As on Linux, what was mapped to be read stays so.
-        let access = if writes { libc::O_RDWR } else { libc::O_RDONLY };
+        let access = if writable { libc::O_RDWR } else { libc::O_RDONLY };
         let mut injector = self.process(tid).injector(tid, registers);
         let [(first, _), rest @ ..] = &region.parts[..] else { return Err(Errno::EINVAL) };
         // The first part takes the room of all; the others come over what is too much.

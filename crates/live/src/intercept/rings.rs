@@ -16,6 +16,40 @@ use perfuse_abi::Errno;
 use perfuse_engine::{EventKey, MapRequest};
 use std::os::fd::{AsFd, AsRawFd};
 
+/// The arguments of `mmap`, as far as events and maps of BPF take or refuse them alike.
+#[derive(Clone, Copy)]
+pub(super) struct MapCall {
+    pub(super) addr: u64,
+    pub(super) len: u64,
+    pub(super) prot: u64,
+    pub(super) flags: u64,
+    pub(super) offset: u64,
+    pub(super) writable: bool,
+    pub(super) shared: bool,
+}
+
+impl MapCall {
+    /// `EINVAL` of no bytes and of a place within a page, `EPERM` of memory that is to be executed (rule F4).
+    pub(super) fn of(registers: &Registers) -> Result<Self, Errno> {
+        let [addr, len, prot, flags, _, offset] = [0, 1, 2, 3, 4, 5].map(|index| registers.argument(index));
+        let offset = registers.width().offset(offset);
+        if len == 0 || offset % perfuse_sys::page_size() as u64 != 0 {
+            return Err(Errno::EINVAL);
+        }
+        if prot & libc::PROT_EXEC as u64 != 0 {
+            return Err(Errno::EPERM);
+        }
+        let writable = prot & libc::PROT_WRITE as u64 != 0;
+        let shared = flags & libc::MAP_TYPE as u64 != libc::MAP_PRIVATE as u64;
+        Ok(MapCall { addr, len, prot, flags, offset, writable, shared })
+    }
+
+    /// The bytes of whole pages: `ENOMEM`.
+    pub(super) fn whole(&self) -> Result<u64, Errno> {
+        self.len.checked_next_multiple_of(perfuse_sys::page_size() as u64).ok_or(Errno::ENOMEM)
+    }
+}
+
 impl Intercept {
     /// `mmap`: the thread is behind the call.
     pub(super) fn map(
@@ -25,24 +59,11 @@ impl Intercept {
         registers: &Registers,
         event: EventKey,
     ) -> Result<u64, Errno> {
-        let [addr, len, prot, flags, _, offset] = [0, 1, 2, 3, 4, 5].map(|index| registers.argument(index));
-        let offset = registers.width().offset(offset);
+        let call = MapCall::of(registers)?;
+        let MapCall { addr, len, prot, flags, offset, writable, shared } = call;
         let page = perfuse_sys::page_size() as u64;
-        if len == 0 || offset % page != 0 {
-            return Err(Errno::EINVAL);
-        }
-        // Rule F4.
-        if prot & libc::PROT_EXEC as u64 != 0 {
-            return Err(Errno::EPERM);
-        }
-        let pages = len.checked_next_multiple_of(page).ok_or(Errno::ENOMEM)? / page;
-        let writable = prot & libc::PROT_WRITE as u64 != 0;
-        let request = MapRequest {
-            pages: pages as usize,
-            offset,
-            shared: flags & libc::MAP_TYPE as u64 != libc::MAP_PRIVATE as u64,
-            writable,
-        };
+        let pages = call.whole()? / page;
+        let request = MapRequest { pages: pages as usize, offset, shared, writable };
         let caller = caller(supervisor.shared(), tid)?;
         let memory = supervisor.machine().mmap(caller, event, request);
         self.tell_of_memory(memory.is_err());

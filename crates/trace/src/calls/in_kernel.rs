@@ -204,8 +204,7 @@ impl InKernel {
         calls: &Calls,
         arch: Arch,
     ) -> Result<Vec<(&'static str, Vec<Insn>)>, AssembleError> {
-        let texts = self.texts(calls, arch);
-        texts.into_iter().map(|(name, text)| Ok((name, assemble(&text)?))).collect()
+        assembled(self.texts(calls, arch))
     }
 
     /// What the maps hold before the programs run.
@@ -304,6 +303,13 @@ impl InKernel {
         }
         Ok((groups, no_room))
     }
+}
+
+/// Programs, of the text of each.
+pub(crate) fn assembled(
+    texts: Vec<(&'static str, String)>,
+) -> Result<Vec<(&'static str, Vec<Insn>)>, AssembleError> {
+    texts.into_iter().map(|(name, text)| Ok((name, assemble(&text)?))).collect()
 }
 
 pub(crate) fn word(bytes: &[u8], at: usize) -> u64 {

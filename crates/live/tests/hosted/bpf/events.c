@@ -67,31 +67,6 @@ static long set_bpf(int event, int program)
 	return ioctl(event, PERF_EVENT_IOC_SET_BPF, program);
 }
 
-static u64 counted(int fd)
-{
-	u64 value = ~0ull;
-	if (read(fd, &value, sizeof(value)) != 8)
-		return ~0ull;
-	return value;
-}
-
-static u64 at_index(int map, u32 index)
-{
-	u64 value = ~0ull;
-	look(map, &index, &value);
-	return value;
-}
-
-/* r6 = context; counts a run at index 0 of a map. */
-#define COUNT_RUN(map) \
-	COPY(6, 1), PUT(BPF_W, 10, -4, 0), MAP(1, map), COPY(2, 10), ADD(2, -4), CALL(BPF_FUNC_map_lookup_elem), IF(BPF_JEQ, 0, 0, 2), \
-	MOV(1, 1), XADD(0, 1, 0)
-
-/* Stores r7 at an index of an array of u64. */
-#define KEEP(map, index) \
-	STORE(BPF_DW, 10, 7, -16), PUT(BPF_W, 10, -4, index), MAP(1, map), COPY(2, 10), ADD(2, -4), COPY(3, 10), ADD(3, -16), MOV(4, 0), \
-	CALL(BPF_FUNC_map_update_elem)
-
 static void attaching(void)
 {
 	int plain = open("/dev/null", O_RDONLY), map = map_of(BPF_MAP_TYPE_ARRAY, 4, 8, 1, 0);

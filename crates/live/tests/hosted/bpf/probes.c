@@ -47,27 +47,6 @@ static int breakpoint(void)
 	return syscall(SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
 }
 
-static u64 counted(int fd)
-{
-	u64 value = ~0ull;
-	return read(fd, &value, sizeof(value)) == 8 ? value : ~0ull;
-}
-
-static u64 at_index(int map, u32 index)
-{
-	u64 value = ~0ull;
-	look(map, &index, &value);
-	return value;
-}
-
-#define COUNT_RUN(map) \
-	COPY(6, 1), PUT(BPF_W, 10, -4, 0), MAP(1, map), COPY(2, 10), ADD(2, -4), CALL(BPF_FUNC_map_lookup_elem), IF(BPF_JEQ, 0, 0, 2), \
-	MOV(1, 1), XADD(0, 1, 0)
-
-#define KEEP(map, index) \
-	STORE(BPF_DW, 10, 7, -16), PUT(BPF_W, 10, -4, index), MAP(1, map), COPY(2, 10), ADD(2, -4), COPY(3, 10), ADD(3, -16), MOV(4, 0), \
-	CALL(BPF_FUNC_map_update_elem)
-
 static void *others_hits(void *unused)
 {
 	(void)unused;

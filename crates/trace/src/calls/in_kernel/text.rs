@@ -36,6 +36,17 @@ pub(crate) fn given(out: &str) -> String {
     )
 }
 
+/// The steps for a thread that is not in the map: goes out unless its calls are wanted, with its state in `r1`, which is `state` of one
+/// that is given; and what is to be done when it is in the map.
+pub(crate) fn unknown(whose: Whose, state: &str) -> (String, &'static str) {
+    match whose {
+        Whose::All(but) => {
+            (format!("call get_current_pid_tgid\nr0 >>= 32\nif r0 == {but} goto out\nr1 = 0\n"), "")
+        }
+        Whose::Followed => (format!("{}\nr1 = {state}\n", given("out")), TAKEN),
+    }
+}
+
 /// Takes the thread that [`given`] has found off the list.
 pub(crate) const TAKEN: &str = "r1 = map[idx:1]\nr2 = r10\nr2 += -12\ncall map_delete_elem";
 
@@ -159,12 +170,7 @@ impl InKernel {
     }
 
     fn enter(&self, arch: Arch) -> String {
-        let (find, forget) = match self.whose {
-            Whose::All(but) => {
-                (format!("call get_current_pid_tgid\nr0 >>= 32\nif r0 == {but} goto out\nr1 = 0\n"), "")
-            }
-            Whose::Followed => (format!("{}\nr1 = *(u64 *)(r0 +0)\n", given("out")), TAKEN),
-        };
+        let (find, forget) = unknown(self.whose, "*(u64 *)(r0 +0)");
         let kept: String = self
             .arguments()
             .iter()
@@ -435,25 +441,15 @@ impl InKernel {
             r3 += -40
             r4 = 0
             call map_update_elem";
-        format!(
-            "{LOOK}
-             if r0 == 0 goto out
-             {}
-             r1 = map[idx:0]
-             r2 = r10
-             r2 += -8
-             call map_delete_elem
-             out: r0 = 0
-             exit",
-            if self.asked.rows == Rows::ByThread { name } else { "" }
-        )
+        Self::forget(if self.asked.rows == Rows::ByThread { name } else { "" })
     }
 
-    /// A thread ends, and nothing is kept of it.
-    pub(crate) fn forget() -> String {
+    /// A thread ends: it is forgotten after these steps.
+    pub(crate) fn forget(before: &str) -> String {
         format!(
             "{LOOK}
              if r0 == 0 goto out
+             {before}
              r1 = map[idx:0]
              r2 = r10
              r2 += -8

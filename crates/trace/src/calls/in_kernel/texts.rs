@@ -5,13 +5,13 @@
 //! and the time. A text that is not in memory yet (the call itself fetches it) cannot be copied.
 
 use super::keys::registers;
-use super::text::{END, ENTER, FORK, LOOK, TAKEN, given, insert, store};
-use super::{Element, InKernel, NUMBERS, Whose, word};
+use super::text::{END, ENTER, FORK, LOOK, insert, store, unknown};
+use super::{Element, InKernel, NUMBERS, Whose, assembled, word};
 use crate::calls::address::socket_address;
 use crate::calls::table::{CallSet, Calls};
 use perfuse_abi::regs::Arch;
 use perfuse_bpf::map::flag::NO_PREALLOC;
-use perfuse_bpf::{AssembleError, Insn, MapKind, MapSpec, assemble};
+use perfuse_bpf::{AssembleError, Insn, MapKind, MapSpec};
 use std::collections::HashMap;
 
 /// Numbers of the maps; the first ones are those of [`InKernel`].
@@ -53,6 +53,11 @@ pub struct CallTexts {
 
 /// So many threads have a next call; of others the search begins anew.
 const MOST_THREADS: usize = 1 << 14;
+
+/// Copies the register whose place, and one more, is in `r1` to so many bytes below the end of the stack.
+fn read_register(below: usize) -> String {
+    format!("r3 = r9\nr3 += r1\nr3 += -1\nr1 = r10\nr1 += -{below}\nr2 = 8\ncall probe_read_kernel")
+}
 
 impl CallTexts {
     /// Of these calls, as far as they are given texts.
@@ -105,21 +110,16 @@ impl CallTexts {
     ///
     /// None of this crate's own making.
     pub fn programs(&self) -> Result<Vec<(&'static str, Vec<Insn>)>, AssembleError> {
-        let mut texts = vec![(ENTER, self.enter()), (END, InKernel::forget())];
+        let mut texts = vec![(ENTER, self.enter()), (END, InKernel::forget(""))];
         if self.whose == Whose::Followed {
             texts.push((FORK, InKernel::born(THREAD_BYTES)));
         }
-        texts.into_iter().map(|(name, text)| Ok((name, assemble(&text)?))).collect()
+        assembled(texts)
     }
 
     fn enter(&self) -> String {
-        let (find, forget) = match self.whose {
-            Whose::All(but) => {
-                (format!("call get_current_pid_tgid\nr0 >>= 32\nif r0 == {but} goto out\nr1 = 0\n"), "")
-            }
-            // The first call of a thread that waits is the one by which it is executed.
-            Whose::Followed => (format!("{}\nr1 = 0\n", given("out")), TAKEN),
-        };
+        // The first call of a thread that waits is the one by which it is executed.
+        let (find, forget) = unknown(self.whose, "0");
         let below = 16 + HEAD + LONGEST;
         let zeros: String = (0..(HEAD + LONGEST) / 8).map(|word| store(below - word * 8, "0")).collect();
         let texts: String = (0..MOST_TEXTS).map(|index| Self::copy(index, below)).collect();
@@ -167,13 +167,7 @@ impl CallTexts {
         format!(
             "r1 = *(u8 *)(r8 +{kind})
              if r1 == 0 goto out
-             r3 = r9
-             r3 += r1
-             r3 += -1
-             r1 = r10
-             r1 += -{address}
-             r2 = 8
-             call probe_read_kernel
+             {read_address}
              r1 = *(u8 *)(r8 +{len_kind})
              if r1 != 0 goto address{index}
              r1 = r10
@@ -184,13 +178,7 @@ impl CallTexts {
              if r0 s<= 0 goto next{index}
              goto read{index}
              address{index}:
-             r3 = r9
-             r3 += r1
-             r3 += -1
-             r1 = r10
-             r1 += -{len}
-             r2 = 8
-             call probe_read_kernel
+             {read_len}
              r2 = *(u32 *)(r10 -{len})
              if r2 == 0 goto next{index}
              if r2 <= {LONGEST_ADDRESS} goto fits{index}
@@ -220,6 +208,8 @@ impl CallTexts {
              call map_update_elem
              next{index}:\n",
             len_kind = kind + 1,
+            read_address = read_register(address),
+            read_len = read_register(len),
         )
     }
 
