@@ -197,7 +197,7 @@ const LINES: [(&str, &str); 12] = [
     ("perfuse record --call-graph=dw", "perfuse record --call-graph=dwarf "),
     ("perfuse report -s comm,parent,sym_no,transa", "perfuse report -s comm,parent,sym_no,transaction"),
     ("perfuse stat -e cs,page-f", "perfuse stat -e cs,page-faults"),
-    ("perfuse stat --per-c", "perfuse stat --per-core "),
+    ("perfuse stat --per-co", "perfuse stat --per-core "),
     ("perfuse report recor", "perfuse report recorded.data "),
     ("perfuse report --input=recor", "perfuse report --input=recorded.data "),
     ("perfuse stat --events-dir ta", "perfuse stat --events-dir tables/"),
