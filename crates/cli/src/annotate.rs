@@ -19,6 +19,7 @@ use perfuse_tui::{CodeOf, Loading, RowOrder, State, Tables};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 /// Options of `perfuse annotate`.
@@ -208,7 +209,7 @@ fn load(args: &Args, symbols: &LocalSymbols, sender: &Sender<Loading>) -> Result
     let frames = Frames::new(&names, false);
     drop(names);
     // Nobody takes it who has left.
-    let _ = sender.send(Loading::All(Box::new((profile, frames))));
+    let _ = sender.send(Loading::All(Arc::new((profile, frames))));
     let _ = sender.send(Loading::Code(of, Box::new(Ok(code))));
     Ok(())
 }

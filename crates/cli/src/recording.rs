@@ -245,13 +245,18 @@ pub(crate) fn symbols(any_owner: bool) -> LocalSymbols {
 
 /// The places where symbols are looked for.
 pub(crate) fn symbol_options(any_owner: bool) -> SymbolOptions {
-    let folder = |name| std::env::var_os(name).map(PathBuf::from).filter(|folder| folder.is_absolute());
-    let caches = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
     let mut options = SymbolOptions::default();
     options.any_owner = any_owner;
     options.build_id_store = STORE.get().cloned().or(options.build_id_store);
-    options.cache = caches.map(|folder| folder.join("perfuse"));
+    options.cache = cache();
     options
+}
+
+/// The user's folder of what was found out before.
+pub(crate) fn cache() -> Option<PathBuf> {
+    let folder = |name| std::env::var_os(name).map(PathBuf::from).filter(|folder| folder.is_absolute());
+    let caches = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
+    Some(caches?.join("perfuse"))
 }
 
 /// A file that begins in another way than recordings do.

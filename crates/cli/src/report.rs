@@ -31,8 +31,8 @@ use perfuse_data::describe;
 use perfuse_data::replay::{Formats, Lost, Replay};
 use perfuse_html::Page;
 use perfuse_profile::{
-    Admitted, Entry, Frames, Key, LocalSymbols, Lookup, Mode, NameTest, Names, Origin, Profile, Reading,
-    SampleRow, Sources, TracepointTexts, Trees, View, ViewPlan,
+    Admitted, Entry, Frames, KeptProfile, Key, LocalSymbols, Lookup, Mode, NameTest, Names, Origin, Profile,
+    Reading, SampleRow, Sources, TracepointTexts, Trees, View, ViewPlan,
 };
 use perfuse_unwind::{End, Unwinder};
 use std::io::Write;
@@ -490,14 +490,31 @@ fn read_watched(args: &Args, watch: &mut impl Watch) -> Result<(Read, Plan)> {
     let names = events.iter().map(Event::display_name).collect();
     let origin = Origin::read(&mut data);
     let profile = reading.finish(&session);
-    let functions = Names::new(&profile, &symbols).mangled(args.no_demangle);
     watch.looks_up();
-    functions.look_up_all();
-    let frames = Frames::new(&functions, plan.is_by_address() || has_source(args));
-    drop(functions);
+    let frames = frames(args, &plan, &profile, &symbols);
     watch.ends();
     let lost = lost.total();
     Ok((Read { events, groups, names, profile, frames, passed, lost, origin, symbols, ends }, plan))
+}
+
+/// The frames of a profile, with their names.
+fn frames(args: &Args, plan: &Plan, profile: &Profile, symbols: &LocalSymbols) -> Frames {
+    let functions = Names::new(profile, symbols).mangled(args.no_demangle);
+    functions.look_up_all();
+    Frames::new(&functions, plan.is_by_address() || has_source(args))
+}
+
+/// The profile that the recording became when it was read before, with the names of now.
+fn read_kept(args: &Args, kept: &KeptProfile, watch: &mut impl Watch) -> Result<Option<(Profile, Frames)>> {
+    let Some(profile) = kept.read() else { return Ok(None) };
+    let (data, local) = args.input.open_or_import(args.symbol_files.symbols(args.input.force))?;
+    let replay = Replay::new(data);
+    let events: Vec<Event> = replay.data().events().iter().cloned().collect();
+    let recorded = Recorded { events: &events, formats: replay.formats() };
+    let Collecting { plan, symbols, .. } = Collecting::new(args, &recorded, &[], "", &local)?;
+    watch.begins(&plan);
+    let frames = frames(args, &plan, &profile, &symbols);
+    Ok(Some((profile, frames)))
 }
 
 impl Read {

@@ -19,7 +19,7 @@ mod private;
 mod root;
 
 pub use build_id::{BuildId, BuildIdError};
-pub use private::{open_private, write_private};
+pub use private::{open_private, remove_oldest, write_private};
 pub use root::{RootOf, View, in_root_of};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, major, minor, openat, readlinkat};

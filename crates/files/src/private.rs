@@ -2,8 +2,9 @@
 
 use crate::{Error, open_if};
 use rustix::process::geteuid;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, DirEntry, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -48,6 +49,29 @@ pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
         let _ = fs::remove_file(&new);
     }
     written
+}
+
+/// Removes files whose names begin so from a folder until the others take no more than that many bytes, the ones that were written first.
+pub fn remove_oldest(folder: &Path, beginning: &str, most_bytes: u64) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    let is_meant = |entry: &DirEntry| entry.file_name().as_bytes().starts_with(beginning.as_bytes());
+    let mut files: Vec<_> = entries
+        .flatten()
+        .filter(is_meant)
+        .filter_map(|entry| {
+            let found = entry.metadata().ok().filter(fs::Metadata::is_file)?;
+            Some(((found.mtime(), found.mtime_nsec()), found.len(), entry.path()))
+        })
+        .collect();
+    files.sort_unstable();
+    let mut bytes: u64 = files.iter().map(|(_, len, _)| len).sum();
+    for (_, len, path) in files {
+        if bytes <= most_bytes {
+            break;
+        }
+        bytes -= len;
+        let _ = fs::remove_file(path);
+    }
 }
 
 fn is_own(folder: &Path) -> io::Result<()> {
@@ -133,5 +157,22 @@ mod tests {
         write_private(&scratch.0.join("kept"), b"text").expect("written");
         assert_eq!(fs::read(scratch.0.join("other")).unwrap(), b"other");
         assert_eq!(read(&scratch.0.join("kept")), b"text");
+    }
+
+    #[test]
+    fn the_oldest_files_of_a_name_make_room() {
+        let scratch = Scratch::new("room");
+        for number in 0..5u64 {
+            let file = File::create(scratch.0.join(format!("lines-{number}"))).expect("a file");
+            file.set_len(100).expect("room");
+            let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000 - number);
+            file.set_modified(time).expect("a time");
+        }
+        fs::write(scratch.0.join("other"), "other").expect("written");
+        remove_oldest(&scratch.0, "lines-", 450);
+        let mut left: Vec<_> =
+            fs::read_dir(&scratch.0).expect("a folder").flatten().map(|entry| entry.file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["lines-0", "lines-1", "lines-2", "lines-3", "other"]);
     }
 }

@@ -135,17 +135,22 @@ impl Profile {
     /// # Errors
     ///
     /// Those of `out`.
-    pub fn save(&self, mut out: impl Write) -> io::Result<()> {
+    pub fn save(&self, out: impl Write) -> io::Result<()> {
+        self.save_with(&self.times, out)
+    }
+
+    /// The same with these of the times.
+    pub(crate) fn save_with(&self, times: &[SampleTime], mut out: impl Write) -> io::Result<()> {
         out.write_all(MAGIC)?;
         out.write_all(&VERSION.to_le_bytes())?;
-        postcard::to_io(&self.saved(), &mut out).map_err(io::Error::other)?;
+        postcard::to_io(&self.saved(times), &mut out).map_err(io::Error::other)?;
         let starts = (0..).zip(&self.locations.list).map(|(at, of)| (at, of.chain.number()));
         let chained: Chained = starts.filter(|&(_, start)| start != 0).collect();
         postcard::to_io(&chained, &mut out).map_err(io::Error::other)?;
         out.flush()
     }
 
-    fn saved(&self) -> Saved {
+    fn saved(&self, times: &[SampleTime]) -> Saved {
         let object = |object: &Object| SavedObject {
             path: object.path.0,
             kind: match object.kind {
@@ -200,7 +205,7 @@ impl Profile {
             texts: self.texts.iter().map(|given| (given.text.0, given.order.0)).collect(),
             events: self.events.iter().map(|of| (of.name.0, of.samples, of.weight, of.chains)).collect(),
             rows: self.rows.iter().map(row).collect(),
-            times: self.times.iter().map(|of| (of.time_ns, of.weight, of.row)).collect(),
+            times: times.iter().map(|of| (of.time_ns, of.weight, of.row)).collect(),
         }
     }
 

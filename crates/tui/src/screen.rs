@@ -20,6 +20,7 @@ use std::fs::OpenOptions;
 use std::io::{self, Read, Write};
 use std::mem::ManuallyDrop;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -42,9 +43,9 @@ pub enum Loading {
     /// So many percent of it have been read.
     Percent(u8),
     /// The samples that came first, or those of a former reading.
-    Part(Box<(Profile, Frames)>),
+    Part(Arc<(Profile, Frames)>),
     /// All of it.
-    All(Box<(Profile, Frames)>),
+    All(Arc<(Profile, Frames)>),
     /// A function from near, which is shown.
     Code(CodeOf, Box<Result<Annotated, String>>),
 }
@@ -86,7 +87,7 @@ fn look_around(
 ) -> io::Result<()> {
     let none = Profile::default();
     let frames = Frames::new(&Names::new(&none, &()), false);
-    let mut shown = Box::new((none, frames));
+    let mut shown = Arc::new((none, frames));
     state.set_loading(Some(0));
     on_terminal(|terminal| {
         loop {

@@ -1,20 +1,25 @@
 //! The report that is walked through on the terminal: when it is shown, and how it is read while somebody looks at it already.
 
 use super::options::Plan;
-use super::{Args, Read, Watch, read_watched, view_plan};
+use super::{Args, Read, Watch, read_kept, read_watched, view_plan};
 use crate::annotate;
 use crate::common::style;
 use crate::exit::{self, Failure, Result};
+use crate::recording;
 use crate::term::out;
-use perfuse_profile::{Mode, Profile};
+use perfuse_profile::{Frames, KeptProfile, Mode, Profile};
 use perfuse_tui::{CodeOf, Loading, RowOrder, State, Tables};
 use std::ops::ControlFlow;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 /// Samples that are read in this time are shown before all others have been read.
 const FIRST: Duration = Duration::from_millis(100);
+
+/// The profile of a recording of so many bytes is kept: it takes longer than a moment to read.
+const LARGE: u64 = 32 << 20;
 
 /// Whether the report is shown on the terminal: where it was asked for, or nothing else was and there is one.
 ///
@@ -70,34 +75,57 @@ pub(super) fn look_around(args: &Args) -> Result {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads the recording: first a little of it, to be shown, then all, unless that was all.
+/// Reads the recording, and shows what there is of it until all is: what it became the last time, or a little of it. That was all
+/// of a small one.
 fn load(args: &Args, sender: &Sender<Loading>) -> Result<()> {
     let until = Some(Instant::now() + FIRST);
     let size = args.input.path().metadata().map_or(0, |found| found.len());
-    let mut first = Telling { args, sender, until, is_cut: false, size, percent: 0 };
+    let mut first = Telling { args, sender, until, is_cut: false, is_left: false, size, percent: 0 };
+    let place = place(args);
+    let kept = place.as_ref().map(|place| read_kept(args, place, &mut first)).transpose()?.flatten();
+    let is_kept = kept.is_some();
     // A pipe is read once.
-    if args.input.path().is_file() {
-        let (read, plan) = read_watched(args, &mut first)?;
-        if !first.is_cut {
-            return loaded(args, sender, read, &plan);
+    let part = match kept {
+        None if args.input.path().is_file() => {
+            let (read, plan) = read_watched(args, &mut first)?;
+            if !first.is_cut {
+                return loaded(args, sender, read, &plan).map(drop);
+            }
+            Some((read.profile, read.frames))
         }
-        if sender.send(Loading::Part(Box::new((read.profile, read.frames)))).is_err() {
-            return Ok(());
-        }
+        kept => kept,
+    };
+    if part.is_some_and(|part| sender.send(Loading::Part(Arc::new(part))).is_err()) {
+        return Ok(());
     }
     let mut whole = Telling { until: None, ..first };
     let (read, plan) = read_watched(args, &mut whole)?;
-    loaded(args, sender, read, &plan)
+    let all = loaded(args, sender, read, &plan)?;
+    if let Some(place) = place.filter(|_| !is_kept && !whole.is_left) {
+        if let Err(why) = place.write(&all.0) {
+            log::debug!("the profile is not kept: {why}");
+        }
+    }
+    Ok(())
+}
+
+/// Where the profile of the recording is kept, if it is a large one.
+fn place(args: &Args) -> Option<KeptProfile> {
+    let path = std::path::absolute(args.input.path()).ok()?;
+    let found = path.metadata().ok().filter(|found| found.is_file() && found.len() >= LARGE)?;
+    let how = format!("{} {args:?}", env!("CARGO_PKG_VERSION"));
+    Some(KeptProfile::of(&recording::cache()?, &path, &found, &how))
 }
 
 /// Hands all of the recording on, or fails where nothing of it is left to show.
-fn loaded(args: &Args, sender: &Sender<Loading>, read: Read, plan: &Plan) -> Result<()> {
+fn loaded(args: &Args, sender: &Sender<Loading>, read: Read, plan: &Plan) -> Result<Arc<(Profile, Frames)>> {
     if let Some(none) = read.none_left(args, plan) {
         return Err(Failure::new(format_args!("{}: {none}", args.input.name())));
     }
+    let all = Arc::new((read.profile, read.frames));
     // Nobody takes it who has left.
-    let _ = sender.send(Loading::All(Box::new((read.profile, read.frames))));
-    Ok(())
+    let _ = sender.send(Loading::All(all.clone()));
+    Ok(all)
 }
 
 /// Reads until a moment, or all, and tells how far it is.
@@ -106,6 +134,8 @@ struct Telling<'a> {
     sender: &'a Sender<Loading>,
     until: Option<Instant>,
     is_cut: bool,
+    /// Whether nobody hears it any more.
+    is_left: bool,
     size: u64,
     percent: u8,
 }
@@ -125,11 +155,8 @@ impl Watch for Telling<'_> {
             return ControlFlow::Continue(());
         }
         self.percent = (u128::from(offset) * 100 / u128::from(self.size.max(1))).min(99) as u8;
-        // Nobody hears it who has left.
-        match self.sender.send(Loading::Percent(self.percent)) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(_) => ControlFlow::Break(()),
-        }
+        self.is_left = self.sender.send(Loading::Percent(self.percent)).is_err();
+        if self.is_left { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 }
 

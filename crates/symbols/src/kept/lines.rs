@@ -11,11 +11,9 @@ use crate::image::FileId;
 use crate::numbers::{put, put_bytes, take, take_bytes};
 use crate::sealed::layout::Texts;
 use std::collections::HashMap;
-use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -139,7 +137,8 @@ impl KeptLines {
         if let Err(error) = perfuse_files::write_private(&self.file, &bytes) {
             return log::debug!("lines are not kept in {}: {error}", self.file.display());
         }
-        self.file.parent().into_iter().for_each(make_room);
+        let room = |folder| perfuse_files::remove_oldest(folder, NAME, MAX_FOLDER);
+        self.file.parent().into_iter().for_each(room);
     }
 }
 
@@ -306,32 +305,12 @@ fn read(file: &Path, facts: &[u8]) -> Result<Answers, String> {
     Answers::decode(&mut rest).ok_or_else(|| "it is damaged".to_owned())
 }
 
-/// Removes files of answers from a folder until the others take no more than the limit, the oldest first.
-fn make_room(folder: &Path) {
-    let Ok(entries) = fs::read_dir(folder) else { return };
-    let ours = entries.flatten().filter(|entry| entry.file_name().as_bytes().starts_with(NAME.as_bytes()));
-    let mut files: Vec<_> = ours
-        .filter_map(|entry| {
-            let found = entry.metadata().ok().filter(fs::Metadata::is_file)?;
-            Some(((found.mtime(), found.mtime_nsec()), found.len(), entry.path()))
-        })
-        .collect();
-    files.sort_unstable();
-    let mut bytes: u64 = files.iter().map(|(_, len, _)| len).sum();
-    for (_, len, path) in files {
-        if bytes <= MAX_FOLDER {
-            break;
-        }
-        bytes -= len;
-        let _ = fs::remove_file(path);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::image::Image;
     use proptest::prelude::*;
+    use std::fs;
     use std::os::unix::fs::DirBuilderExt;
 
     /// A folder of this user alone that goes at the end.
@@ -463,22 +442,5 @@ mod tests {
         assert_eq!(known(&folder.open(&debug_file), 7), Some(Vec::new()));
         fs::write(&debug_file, "other text").expect("written");
         assert_eq!(known(&folder.open(&debug_file), 7), None);
-    }
-
-    #[test]
-    fn the_oldest_answers_make_room() {
-        let folder = Folder::new("lines-room");
-        for number in 0..5u64 {
-            let file = fs::File::create(folder.0.join(format!("{NAME}{number}"))).expect("a file");
-            file.set_len(MAX_FOLDER / 4).expect("sparse");
-            let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000 - number);
-            file.set_modified(time).expect("a time");
-        }
-        fs::write(folder.0.join("kernel-symbols"), "other").expect("written");
-        make_room(&folder.0);
-        let mut left: Vec<_> =
-            fs::read_dir(&folder.0).expect("a folder").flatten().map(|entry| entry.file_name()).collect();
-        left.sort();
-        assert_eq!(left, ["kernel-symbols", "lines-0", "lines-1", "lines-2", "lines-3"]);
     }
 }

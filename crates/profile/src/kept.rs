@@ -1,0 +1,124 @@
+//! Profiles of large recordings, kept in files of the user's cache: who opens a recording again sees all of it at once, while it is read.
+
+use crate::profile::Profile;
+use std::fs::Metadata;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// What the files are called, before a number.
+const NAME: &str = "profile-";
+/// The form that they have.
+const FORM: &[u8] = b"perfuse kept profile 1\n";
+/// Bytes of a file at most.
+const MAX_FILE: usize = 64 << 20;
+/// Bytes of all files in a folder: the ones that were written first go.
+const MAX_FOLDER: u64 = 256 << 20;
+/// Numbers that the tables of a kept profile have, about: larger ones would take long to write and to read.
+const MOST_NUMBERS: usize = 1 << 23;
+
+/// Where the profile of a recording is kept: for this very file as it is now, read in one way.
+#[derive(Debug)]
+pub struct KeptProfile {
+    file: PathBuf,
+    facts: Vec<u8>,
+}
+
+impl KeptProfile {
+    /// In a folder that is this user's alone. `how` tells all that decides which profile the recording becomes.
+    pub fn of(folder: &Path, recording: &Path, found: &Metadata, how: &str) -> Self {
+        let mut hasher = DefaultHasher::new();
+        (recording, how).hash(&mut hasher);
+        let mut facts = FORM.to_vec();
+        let [written, nanoseconds] = [found.mtime(), found.mtime_nsec()].map(|number| number as u64);
+        for number in [found.dev(), found.ino(), found.len(), written, nanoseconds, how.len() as u64] {
+            facts.extend(number.to_le_bytes());
+        }
+        facts.extend_from_slice(how.as_bytes());
+        KeptProfile { file: folder.join(format!("{NAME}{:016x}", hasher.finish())), facts }
+    }
+
+    /// The profile, if one is kept: its functions are told apart as they were then. Without the times of its samples where these
+    /// were too many.
+    pub fn read(&self) -> Option<Profile> {
+        let file = perfuse_files::open_private(&self.file).ok()?;
+        let mut bytes = Vec::new();
+        file.take((MAX_FILE + self.facts.len()) as u64).read_to_end(&mut bytes).ok()?;
+        Profile::load(bytes.strip_prefix(&self.facts[..])?).ok()
+    }
+
+    /// Keeps a profile, unless it is too large. Times of its samples are left out where they make it so.
+    ///
+    /// # Errors
+    ///
+    /// Those of writing the file; [`io::ErrorKind::FileTooLarge`].
+    pub fn write(&self, profile: &Profile) -> io::Result<()> {
+        let numbers =
+            profile.stacks.location_count() + 6 * (profile.rows.len() + profile.locations.list.len());
+        let room = MOST_NUMBERS.checked_sub(numbers).ok_or(io::ErrorKind::FileTooLarge)?;
+        let times = if 3 * profile.times.len() <= room { &profile.times[..] } else { &[] };
+        let mut kept = Bounded(self.facts.clone());
+        profile.save_with(times, &mut kept)?;
+        perfuse_files::write_private(&self.file, &kept.0)?;
+        let room = |folder| perfuse_files::remove_oldest(folder, NAME, MAX_FOLDER);
+        self.file.parent().into_iter().for_each(room);
+        Ok(())
+    }
+}
+
+/// Bytes up to [`MAX_FILE`].
+struct Bounded(Vec<u8>);
+
+impl Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() > MAX_FILE {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tables::SampleTime;
+    use std::fs;
+    use std::os::unix::fs::DirBuilderExt;
+
+    #[test]
+    fn a_profile_is_kept_for_the_file_that_it_is_of() {
+        let folder = std::env::temp_dir().join(format!("perfuse-kept-profile-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::DirBuilder::new().mode(0o700).create(&folder).expect("a folder");
+        let recording = folder.join("perf.data");
+        fs::write(&recording, "text").expect("written");
+        let kept =
+            |how: &str| KeptProfile::of(&folder, &recording, &fs::metadata(&recording).expect("a file"), how);
+        let mut profile = Profile::numbered(4);
+        profile.add_stack_at(&[0, 1, 2], 2, 7);
+        profile.times.push(SampleTime { time_ns: 5, weight: 7, row: 0 });
+        assert!(kept("one way").read().is_none());
+        kept("one way").write(&profile).expect("kept");
+        let saved = |profile: &Profile| {
+            let mut bytes = Vec::new();
+            profile.save(&mut bytes).expect("room");
+            bytes
+        };
+        assert_eq!(saved(&kept("one way").read().expect("it is kept")), saved(&profile));
+        assert!(kept("another way").read().is_none());
+        fs::write(&recording, "other text").expect("written");
+        assert!(kept("one way").read().is_none(), "the recording is another now");
+        // Many times are left out.
+        let time = profile.times[0];
+        profile.times.resize(MOST_NUMBERS / 3, time);
+        kept("one way").write(&profile).expect("kept");
+        let read = kept("one way").read().expect("it is kept");
+        assert_eq!((read.times.len(), read.rows.len()), (0, 1));
+        fs::remove_dir_all(&folder).expect("it goes");
+    }
+}
