@@ -147,21 +147,46 @@ impl Recording {
 
     /// Takes whole records as they lie in a ring, in two parts. They wait.
     pub fn take(&mut self, first: &[u8], second: &[u8]) {
-        let mut at = self.waiting.bytes.len();
-        self.waiting.bytes.extend_from_slice(first);
-        self.waiting.bytes.extend_from_slice(second);
-        while let Ok((raw, _)) = RawRecord::split(&self.waiting.bytes[at..], ByteOrder::NATIVE) {
-            let event = event_of(&self.events, self.first, &raw);
-            let time = event.and_then(|event| event.comes.time_of(&raw));
-            let (start, len) = (at, usize::from(raw.header.size));
-            let waiting = &mut self.waiting;
-            let time = time.unwrap_or(waiting.newest);
-            waiting.newest = waiting.newest.max(time);
-            waiting.records.push(Entry { time, start, len });
-            at += len;
+        let begun = self.take_whole(first);
+        let mut rest = second;
+        if !begun.is_empty() {
+            // A record that lies in both parts.
+            let both = [begun, &second[..second.len().min(u16::MAX.into())]].concat();
+            let Ok((raw, _)) = RawRecord::split(&both, ByteOrder::NATIVE) else {
+                self.broken += (begun.len() + second.len()) as u64;
+                return;
+            };
+            let len = usize::from(raw.header.size);
+            self.wait(&both[..len]);
+            rest = &second[len - begun.len()..];
         }
-        self.broken += (self.waiting.bytes.len() - at) as u64;
-        self.waiting.bytes.truncate(at);
+        self.broken += self.take_whole(rest).len() as u64;
+    }
+
+    /// Takes the whole records that these bytes begin with, and gives the rest.
+    fn take_whole<'b>(&mut self, mut bytes: &'b [u8]) -> &'b [u8] {
+        while let Ok((raw, rest)) = RawRecord::split(bytes, ByteOrder::NATIVE) {
+            self.wait(&bytes[..raw.header.size.into()]);
+            bytes = rest;
+        }
+        bytes
+    }
+
+    /// Has a record wait. Of a copy of a stack only what was copied is kept: the room that was left for it is many times larger.
+    fn wait(&mut self, bytes: &[u8]) {
+        let Ok((raw, _)) = RawRecord::split(bytes, ByteOrder::NATIVE) else { return };
+        let event = event_of(&self.events, self.first, &raw);
+        let time = event.and_then(|event| event.comes.time_of(&raw));
+        let waiting = &mut self.waiting;
+        let start = waiting.bytes.len();
+        let is_kept = event.filter(|event| event.most > 0 && raw.header.kind == RecordType::SAMPLE);
+        if is_kept.and_then(|event| shortened(&raw, &event, &mut waiting.bytes)).is_none() {
+            waiting.bytes.truncate(start);
+            waiting.bytes.extend_from_slice(bytes);
+        }
+        let time = time.unwrap_or(waiting.newest);
+        waiting.newest = waiting.newest.max(time);
+        waiting.records.push(Entry { time, start, len: waiting.bytes.len() - start });
     }
 
     /// All rings have been read once more: what came before the time at which they had been read before is added to `out`,
@@ -265,6 +290,17 @@ impl Recording {
             encode(sample, out)
         })
     }
+}
+
+/// Adds a sample whose copy of the stack is as long as what was copied, if it is of the event's format.
+fn shortened(raw: &RawRecord<'_>, event: &Event, out: &mut Vec<u8>) -> Option<()> {
+    let mut decoded = Decoded::from(Record::Switch);
+    decoded.fill(raw, &event.comes).ok()?;
+    let Record::Sample(sample) = &mut decoded.record else { return None };
+    let stack = sample.stack_user.as_mut()?;
+    let copied = stack.copied().len().next_multiple_of(8).min(stack.bytes.len());
+    stack.bytes = &stack.bytes[..copied];
+    decoded.encode(&event.comes, out).ok()
 }
 
 fn event_of(events: &HashMap<u64, Event>, first: Option<Event>, raw: &RawRecord<'_>) -> Option<Event> {
@@ -418,6 +454,20 @@ mod tests {
             recording.finish(&mut out);
             let goes = Recording::attr(&attr, false);
             assert_eq!(read(&out, &goes), [(100, vec![]), (200, whole())], "{cut}");
+        }
+    }
+
+    #[test]
+    fn room_without_a_copy_does_not_wait() {
+        if registers().is_none() {
+            return;
+        }
+        let (attr, mut recording) = (attr(), recording());
+        for (copied, spared) in [(64, 0), (33, 24), (16, 48), (0, 64 + 8)] {
+            let bytes = sample(1, 1, copied, &attr);
+            let before = recording.waiting.bytes.len();
+            recording.take(&bytes, &[]);
+            assert_eq!(recording.waiting.bytes.len() - before, bytes.len() - spared, "{copied}");
         }
     }
 
