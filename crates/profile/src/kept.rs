@@ -15,8 +15,8 @@ const FORM: &[u8] = b"perfuse kept profile 1\n";
 const MAX_FILE: usize = 64 << 20;
 /// Bytes of all files in a folder: the ones that were written first go.
 const MAX_FOLDER: u64 = 256 << 20;
-/// Numbers that the tables of a kept profile have, about: larger ones would take long to write and to read.
-const MOST_NUMBERS: usize = 1 << 23;
+/// Locations that all stacks of a kept profile have: more would take long to write and to read.
+const MOST_LOCATIONS: usize = 1 << 24;
 
 /// Where the profile of a recording is kept: for this very file as it is now, read in one way.
 #[derive(Debug)]
@@ -54,12 +54,14 @@ impl KeptProfile {
     ///
     /// Those of writing the file; [`io::ErrorKind::FileTooLarge`].
     pub fn write(&self, profile: &Profile) -> io::Result<()> {
-        let numbers =
-            profile.stacks.location_count() + 6 * (profile.rows.len() + profile.locations.list.len());
-        let room = MOST_NUMBERS.checked_sub(numbers).ok_or(io::ErrorKind::FileTooLarge)?;
-        let times = if 3 * profile.times.len() <= room { &profile.times[..] } else { &[] };
-        let mut kept = Bounded(self.facts.clone());
-        profile.save_with(times, &mut kept)?;
+        if profile.stacks.location_count() > MOST_LOCATIONS {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        let with = |times| {
+            let mut kept = Bounded(self.facts.clone());
+            profile.save_with(times, &mut kept).map(|()| kept)
+        };
+        let kept = with(&profile.times).or_else(|_| with(&[]))?;
         perfuse_files::write_private(&self.file, &kept.0)?;
         let room = |folder| perfuse_files::remove_oldest(folder, NAME, MAX_FOLDER);
         self.file.parent().into_iter().for_each(room);
@@ -115,7 +117,7 @@ mod tests {
         assert!(kept("one way").read().is_none(), "the recording is another now");
         // Many times are left out.
         let time = profile.times[0];
-        profile.times.resize(MOST_NUMBERS / 3, time);
+        profile.times.resize(MAX_FILE / 3, time);
         kept("one way").write(&profile).expect("kept");
         let read = kept("one way").read().expect("it is kept");
         assert_eq!((read.times.len(), read.rows.len()), (0, 1));
