@@ -314,7 +314,7 @@ fn read_from(
     plan.tasks.comms.clone_from(&filter.comm);
     plan.tasks.pids.clone_from(&filter.pid);
     plan.tasks.tids.clone_from(&filter.tid);
-    let mut wanted = Admitted::new(filter.of(&mut data)?, symbols);
+    let mut wanted = Admitted::new(filter.of(&mut data, input)?, symbols);
     let (mut reading, mut passed) = (Reading::new(plan), Passed::default());
     let replay = recording::replay(Replay::new(data), |step| {
         heed(step)?;

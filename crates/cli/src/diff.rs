@@ -1,4 +1,7 @@
-//! `perfuse diff`: the functions whose share differs between two recordings, and how sure that is.
+//! `perfuse diff`: the functions whose share differs between two recordings, and how sure that is; or the table of `perf diff`, whose
+//! words are in [`classic`].
+
+mod classic;
 
 use crate::common;
 use crate::exit::{Failure, Result};
@@ -15,7 +18,7 @@ use clap::ColorChoice;
 use perfuse_diff::{Line, Method, Named, Report, Verdict, Weights, by_function, of_recordings};
 use perfuse_profile::{Frames, Key, LocalSymbols, Names, Plan, Profile, View, ViewPlan};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const AFTER: &str = "\
@@ -24,6 +27,7 @@ Examples:
   perfuse diff before.data after.data
   perfuse diff -s dso,symbol a.data b.data c.data
   perfuse diff --markdown a.data b.data    a table for a pull request
+  perfuse diff -c ratio a.data b.data      perf's table: how many times as much
 
 Two recordings tell shares: a function whose share has grown is not slower if all others have become faster. The \
 interval of a difference is Newcombe's for two proportions; verdicts are corrected for the number of functions \
@@ -37,11 +41,13 @@ pub(crate) struct Args {
     /// The recording before and those after, each compared with it [default: perf.data.old perf.data; of one alone, it is the one after]
     #[arg(value_name = "FILE", num_args = 0..)]
     files: Vec<PathBuf>,
-    /// Tell functions apart by these, as in perfuse report
-    #[arg(short, long, value_name = "KEY,...", default_value = "symbol", value_delimiter = ',', value_parser = key)]
+    /// Tell functions apart by these, as in perfuse report [default: symbol, in perf's table dso,symbol]
+    #[arg(short, long, value_name = "KEY,...", value_delimiter = ',', value_parser = key)]
     sort: Vec<Key>,
     #[command(flatten)]
-    filter: FilterArgs,
+    classic: classic::ClassicArgs,
+    #[command(flatten)]
+    filter: classic::WithoutLetter<FilterArgs>,
     #[command(flatten)]
     functions: FunctionArgs,
     /// This event only, by its name
@@ -77,6 +83,9 @@ fn key(text: &str) -> std::result::Result<Key, String> {
         .ok_or_else(|| format!("'{text}' is no key; comm, dso, symbol, srcline, cpu and others are"))
 }
 
+/// The recording before the last one, as record leaves it.
+const OLD: &str = "perf.data.old";
+
 /// One recording.
 struct Read {
     name: String,
@@ -85,29 +94,52 @@ struct Read {
     events: Vec<String>,
 }
 
+impl Args {
+    fn keys(&self) -> &[Key] {
+        match &self.sort[..] {
+            [] if self.classic.is_wanted() => &[Key::Dso, Key::Symbol],
+            [] => &[Key::Symbol],
+            keys => keys,
+        }
+    }
+}
+
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> Result {
     let (before, later) = match &args.files[..] {
-        [] => ("perf.data.old".into(), vec!["perf.data".into()]),
-        [after] => ("perf.data.old".into(), vec![after.clone()]),
+        [] | [_] if !Path::new(OLD).exists() => {
+            return Err(Failure::usage(format_args!(
+                "two recordings are compared, and there is no {OLD}\n  try: perfuse diff BEFORE AFTER"
+            )));
+        }
+        [] => (OLD.into(), vec!["perf.data".into()]),
+        [after] => (OLD.into(), vec![after.clone()]),
         [before, later @ ..] => (before.clone(), later.to_vec()),
     };
     let symbols = args.symbol_files.symbols(args.force);
     let before = read(args, before, &symbols)?;
     let mut out =
         Out::new(std::io::stdout().lock(), wants_colours(stat::colors(args.color), &std::io::stdout()));
-    for after in later {
-        compare(args, &before, &read(args, after, &symbols)?, &mut out)?;
+    for (at, after) in later.into_iter().enumerate() {
+        compare(args, &before, &read(args, after, &symbols)?, at == 0, &mut out)?;
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Writes what differs between two recordings.
-fn compare(args: &Args, before: &Read, after: &Read, out: &mut impl Write) -> Result<()> {
+fn compare(args: &Args, before: &Read, after: &Read, is_first: bool, out: &mut impl Write) -> Result<()> {
     let (columns, glyphs) = (common::columns(), glyphs::of_the_locale());
     let looks = Looks { columns, glyphs, lines: args.lines, called: args.called };
-    for (old, new) in pairs(args, before, after)? {
+    for (at, (old, new)) in pairs(args, before, after)?.into_iter().enumerate() {
+        if args.classic.is_wanted() && !args.json && !args.markdown {
+            let event = after.events[new].as_str();
+            let views = [view(args, before, old), view(args, after, new)];
+            let is_first = is_first && at == 0;
+            let table = args.classic.table(event, [&views[0], &views[1]], args.keys(), is_first);
+            out.write_all(table.as_bytes())?;
+            continue;
+        }
         let weights = [weights(args, before, old), weights(args, after, new)];
         let report = of_recordings(&weights[0], &weights[1]);
         let event = after.events[new].as_str();
@@ -125,10 +157,10 @@ fn compare(args: &Args, before: &Read, after: &Read, out: &mut impl Write) -> Re
 
 fn read(args: &Args, input: PathBuf, symbols: &LocalSymbols) -> Result<Read> {
     let input = Input::at(input, args.force);
-    let mut plan = Plan::new(&args.sort);
+    let mut plan = Plan::new(args.keys());
     plan.chains = false;
     plan.code = Some(symbols.symbolizer().clone());
-    let (mut profile, symbols, passed) = recording::profile(&input, plan, symbols.clone(), &args.filter)?;
+    let (mut profile, symbols, passed) = recording::profile(&input, plan, symbols.clone(), &args.filter.0)?;
     let frames = |profile: &Profile| {
         let names = Names::new(profile, &symbols).mangled(args.no_demangle);
         names.look_up_all();
@@ -139,7 +171,7 @@ fn read(args: &Args, input: PathBuf, symbols: &LocalSymbols) -> Result<Read> {
         args.functions.apply(&mut profile, &all);
     }
     if profile.samples().is_empty() {
-        let none = passed.none_left(&args.filter, &args.functions.words());
+        let none = passed.none_left(&args.filter.0, &args.functions.words());
         none.into_iter().for_each(|why| say(format_args!("{}: {why}", input.name())));
     }
     let events = (0..profile.events().len()).map(|event| profile.event_name(event).into_owned()).collect();
@@ -170,9 +202,12 @@ fn pairs(args: &Args, before: &Read, after: &Read) -> Result<Vec<(usize, usize)>
     }
 }
 
+fn view<'r>(args: &Args, read: &'r Read, event: usize) -> View<'r> {
+    View::new(&read.profile, &read.frames, event, &ViewPlan::new(args.keys()))
+}
+
 fn weights(args: &Args, read: &Read, event: usize) -> Weights {
-    let view = View::new(&read.profile, &read.frames, event, &ViewPlan::new(&args.sort));
-    by_function(&view, &args.sort)
+    by_function(&view(args, read, event), args.keys())
 }
 
 const BOLD: Style = Style::new().bold();

@@ -13,7 +13,7 @@ use crate::term::out::{Complaints, say};
 use passed::Passed;
 use perfuse_data::describe::{self, DumpOptions};
 use perfuse_data::feature::{Feature, FeatureId};
-use perfuse_data::replay::{CpuRanges, Filter, Formats, Replay, Step, TimeSpans};
+use perfuse_data::replay::{CpuRanges, Filter, Formats, Replay, Step, TimeSpans, sample_span};
 use perfuse_data::{PerfData, Problem, ReadOptions};
 use perfuse_export::{Begun, ImportFormat, import_or_begun};
 use perfuse_profile::{Admitted, LocalSymbols, Plan, Profile, Reading};
@@ -57,6 +57,15 @@ pub(crate) fn is_read_from_pipe() -> bool {
     let place = |found: rustix::fs::Stat| (found.st_dev, found.st_ino);
     let [out, errors] = [rustix::fs::fstat(std::io::stdout()), rustix::fs::fstat(std::io::stderr())];
     is_pipe(std::io::stdout()) && out.map(place) != errors.map(place)
+}
+
+/// Whether a file is too short for what every recording begins with.
+fn is_start(error: &perfuse_data::Error) -> bool {
+    error.location.offset == 0 && error.structure == "file header"
+}
+
+fn too_short(bytes: u64) -> String {
+    format!("not a perf.data file: it has {bytes} bytes, and even the beginning of a recording has more")
 }
 
 impl Input {
@@ -154,6 +163,7 @@ impl Input {
             return match error.problem {
                 Problem::Magic(found) => not_a_recording(found),
                 Problem::Truncated { available: 0, .. } => "nothing came from standard input".to_owned(),
+                Problem::Truncated { available, .. } if is_start(error) => too_short(available),
                 _ => error.to_string(),
             };
         }
@@ -185,6 +195,7 @@ impl Input {
                 Problem::Truncated { available: 0, .. } if error.location.offset == 0 => {
                     "it is empty: nothing was recorded".to_owned()
                 }
+                Problem::Truncated { available, .. } if is_start(error) => too_short(available),
                 _ => error.to_string(),
             },
         }
@@ -318,7 +329,7 @@ pub(crate) fn profile(
 ) -> Result<(Profile, LocalSymbols, Passed), Failure> {
     let mut progress = Progress::new(input.path());
     let (mut data, symbols) = input.open_or_import(symbols)?;
-    let mut wanted = Admitted::new(filter.of(&mut data)?, &symbols);
+    let mut wanted = Admitted::new(filter.of(&mut data, input)?, &symbols);
     plan.tasks.comms.clone_from(&filter.comm);
     plan.tasks.pids.clone_from(&filter.pid);
     plan.tasks.tids.clone_from(&filter.tid);
@@ -430,14 +441,18 @@ impl FilterArgs {
         cpus.into_iter().chain(time).chain(filter).collect()
     }
 
-    /// For one recording.
-    pub(crate) fn of(&self, data: &mut PerfData<'_>) -> Result<Filter, Failure> {
+    /// For one recording, which may be read once more to find out when it began and ended.
+    pub(crate) fn of(&self, data: &mut PerfData<'_>, input: &Input) -> Result<Filter, Failure> {
         let mut time = self.time.clone();
         if let Some(spans) = &mut time {
             let failure = |why, spans: &TimeSpans| {
                 Failure::new(format_args!("--time {}: {why}; seconds may be given", spans.text()))
             };
-            spans.settle(data).map_err(|why| failure(why, spans))?;
+            if let Err(why) = spans.settle(data) {
+                let again = input.path().is_file().then(|| input.open().ok()).flatten();
+                let span = again.and_then(|mut data| sample_span(&mut data));
+                spans.settle_in(span.ok_or_else(|| failure(why, spans))?);
+            }
         }
         let Self { comm: comms, pid: pids, tid: tids, cpu: cpus, filter: expr, .. } = self.clone();
         Ok(Filter { comms, pids, tids, cpus, time, expr })

@@ -142,7 +142,7 @@ fn show(mut out: impl Write, args: &Args) -> Result {
 fn print(out: &mut impl Write, args: &Args) -> Result<()> {
     let symbols = args.symbol_files.symbols(args.input.force);
     let mut data = args.input.open_named(&symbols)?;
-    let mut wanted = Admitted::new(args.filter.of(&mut data)?, &symbols);
+    let mut wanted = Admitted::new(args.filter.of(&mut data, &args.input)?, &symbols);
     let clock = match (args.reltime, args.deltatime) {
         (true, _) => Clock::SinceStart,
         (_, true) => Clock::SinceLast,

@@ -22,7 +22,11 @@ use std::time::Duration;
 pub(crate) const KEYS: [Key; 8] =
     [Key::Comm, Key::Dso, Key::Symbol, Key::Pid, Key::Tgid, Key::Cpu, Key::Srcline, Key::Srcfile];
 
-/// Options of `perf top` that mean nothing here.
+const BRANCHES: &str = "branches are not watched; perfuse record -b samples them for report";
+const CHOSEN: &str =
+    "samples are not chosen by other events; --filter, --comms, --dsos and --symbols choose them";
+
+/// Options of `perf top` that mean nothing here, or are refused.
 #[derive(Clone, Debug)]
 struct OfTop;
 
@@ -38,6 +42,55 @@ impl PerfOptions for OfTop {
         PerfOption::ignored("objdump").value(),
         PerfOption::ignored("addr2line").value(),
         PerfOption::ignored("no-bpf-event"),
+        PerfOption::ignored("overwrite"),
+        PerfOption::ignored("stitch-lbr"),
+        PerfOption::ignored("all-cgroups"),
+        PerfOption::ignored("namespaces"),
+        PerfOption::ignored("raw-trace"),
+        PerfOption::ignored("demangle-kernel"),
+        PerfOption::ignored("show-on-off-events"),
+        // Each event has a table, or a page that keys lead to.
+        PerfOption::ignored("group"),
+        PerfOption::ignored("group-sort-idx").value(),
+        // These concern annotated instructions, which the screen shows by the key a.
+        PerfOption::ignored("asm-raw"),
+        PerfOption::ignored("source"),
+        PerfOption::ignored("disassembler-style").letter('M').value(),
+        PerfOption::ignored("prefix").value(),
+        PerfOption::ignored("prefix-strip").value(),
+        // Tables have the shares with what functions call anyway, and columns as wide as they need to be.
+        PerfOption::ignored("children"),
+        PerfOption::ignored("column-widths").letter('w').value(),
+        PerfOption::refused(
+            "sym-annotate",
+            "the key a on a function shows its code; perfuse annotate SYMBOL that of a recording",
+        )
+        .value(),
+        PerfOption::refused(
+            "dump-symtab",
+            "the symbols that are used are not listed; perfuse kallsyms finds single ones",
+        )
+        .letter('D'),
+        PerfOption::refused("count-filter", "--percent-limit leaves out functions of small shares")
+            .letter('f')
+            .value(),
+        PerfOption::refused("fields", "the columns are shares and the keys of -s").value(),
+        PerfOption::refused(
+            "hierarchy",
+            "the call tree is a page of the screen; perfuse report -H puts keys under each other",
+        )
+        .letter('H'),
+        PerfOption::refused("percentage", "percentages are of all samples of the event").value(),
+        PerfOption::refused(
+            "ignore-callees",
+            "callers and callees are pages of the screen; perfuse report has it",
+        )
+        .value(),
+        PerfOption::refused("branch-any", BRANCHES).letter('b'),
+        PerfOption::refused("branch-filter", BRANCHES).letter('j').value(),
+        PerfOption::refused("branch-history", BRANCHES),
+        PerfOption::refused("switch-on", CHOSEN).value(),
+        PerfOption::refused("switch-off", CHOSEN).value(),
     ];
 }
 
@@ -54,6 +107,9 @@ pub(crate) struct Args {
     /// Events to sample, as perf names them
     #[arg(short, long, value_name = "LIST")]
     event: Vec<String>,
+    /// Only hits of the tracepoints of the -e before it that match, such as prev_pid > 7
+    #[arg(long, value_name = "EXPRESSION")]
+    filter: Option<String>,
     /// Samples a second; max: as many as the kernel allows
     #[arg(short = 'F', long, value_name = "HZ", conflicts_with = "count")]
     freq: Option<String>,
@@ -130,9 +186,21 @@ pub(crate) struct Args {
     /// End after so many tables, or objects
     #[arg(short = 'n', long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     tables: Option<u64>,
+    /// Only functions of at least this share
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.0, hide_default_value = true)]
+    percent_limit: f64,
+    /// In tables: the number of samples
+    #[arg(long)]
+    show_nr_samples: bool,
+    /// In tables: the occurrences of the event that samples stand for
+    #[arg(long)]
+    show_total_period: bool,
     /// A table after the other, as where there is no terminal
     #[arg(long)]
     stdio: bool,
+    /// The screen, which is the default on a terminal
+    #[arg(long, conflicts_with_all = ["stdio", "json", "tables"])]
+    tui: bool,
     /// One JSON object (schema perfuse.top/1) a line for each interval
     #[arg(long, conflicts_with = "stdio")]
     json: bool,
@@ -175,6 +243,8 @@ impl Args {
         let mut tables = Tables::new(&self.sort);
         tables.filter.objects.clone_from(&self.dsos);
         tables.filter.symbols.clone_from(&self.symbols);
+        tables.least_percent = self.percent_limit;
+        tables.numbers = [self.show_nr_samples, self.show_total_period];
         tables
     }
 
@@ -184,6 +254,7 @@ impl Args {
         let kernel = self.kernel.as_ref().map(|kernel| kernel.word().to_string_lossy().into_owned());
         let event = self.event.iter().map(|list| ("--event", Some(list)));
         let others = [
+            ("--filter", self.filter.as_ref()),
             ("--freq", self.freq.as_ref()),
             ("--count", self.count.as_ref()),
             ("--call-graph", self.call_graph.as_ref()),

@@ -1,11 +1,13 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod compute;
 mod export;
 mod proportions;
 mod sampled;
 mod weights;
 
+pub use compute::{Compute, Computed, compute};
 pub use export::{Named, json, markdown};
 pub use perfuse_stat::compare::Estimate;
 pub use sampled::{Rounds, RoundsPlan, SampleError, sample_rounds};

@@ -102,15 +102,15 @@ pub(crate) struct Args {
     pub(super) kernel_callchains: bool,
 
     /// Record these processes, by number or by name, with their threads
-    #[arg(short = 'p', long, value_name = "PID|NAME", value_delimiter = ',', conflicts_with_all = ["tid", "all_cpus", "cpu"])]
+    #[arg(short = 'p', long, value_name = "PID|NAME", value_delimiter = ',')]
     pub(super) pid: Vec<Processes>,
 
     /// Record the processes of this user, by name or number
-    #[arg(short = 'u', long, value_name = "USER", conflicts_with_all = ["pid", "tid", "cpu"])]
+    #[arg(short = 'u', long, value_name = "USER")]
     pub(super) uid: Option<String>,
 
     /// Record these threads
-    #[arg(short = 't', long, value_name = "TID", value_delimiter = ',', conflicts_with_all = ["all_cpus", "cpu"])]
+    #[arg(short = 't', long, value_name = "TID", value_delimiter = ',')]
     pub(super) tid: Vec<u32>,
 
     /// Record the whole system
@@ -190,6 +190,10 @@ pub(crate) struct Args {
     /// Record when tasks are switched in and out
     #[arg(long)]
     pub(super) switch_events: bool,
+
+    /// Record how many threads run, for report --latency: time that passes, not time that cpus spend
+    #[arg(long)]
+    pub(super) latency: bool,
 
     /// Record mappings without code, too; -d does
     #[arg(long)]

@@ -51,11 +51,11 @@ pub(crate) struct Args {
     pub(super) detailed: u8,
 
     /// Measure these processes, by number or by name, with their threads
-    #[arg(short = 'p', long, value_name = "PID|NAME", value_delimiter = ',', conflicts_with_all = ["tid", "all_cpus", "cpu"])]
+    #[arg(short = 'p', long, value_name = "PID|NAME", value_delimiter = ',')]
     pub(super) pid: Vec<Processes>,
 
     /// Measure these threads
-    #[arg(short = 't', long, value_name = "TID", value_delimiter = ',', conflicts_with_all = ["all_cpus", "cpu"])]
+    #[arg(short = 't', long, value_name = "TID", value_delimiter = ',')]
     pub(super) tid: Vec<u32>,
 
     /// Measure the whole system
