@@ -1,11 +1,9 @@
 //! `perfuse annotate`: the instructions and source lines of the hottest functions, with their costs.
 
-mod unsupported;
-
 use crate::common;
 use crate::common::pages::{self, Paging};
 use crate::common::style;
-use crate::common::unsupported::Unsupported;
+use crate::common::unsupported::{OfAnnotate, Unsupported};
 use crate::exit::{self, Failure, Result};
 use crate::recording::passed::Passed;
 use crate::recording::{self, FilterArgs, Input, SymbolFiles};
@@ -107,7 +105,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     paging: Paging,
     #[command(flatten)]
-    unsupported: Unsupported<unsupported::OfAnnotate>,
+    unsupported: Unsupported<OfAnnotate>,
     /// One JSON object a line for each function (schema perfuse.annotate/1) in place of text
     #[arg(long)]
     json: bool,

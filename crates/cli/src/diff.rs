@@ -1,9 +1,8 @@
-//! `perfuse diff`: the functions whose share differs between two recordings, and how sure that is; or the table of `perf diff`, whose
-//! words are in [`classic`].
-
-mod classic;
+//! `perfuse diff`: the functions whose share differs between two recordings, and how sure that is; or the table of `perf diff`.
 
 use crate::common;
+use crate::common::style;
+use crate::common::unsupported::{OfDiff, Unsupported};
 use crate::exit::{Failure, Result};
 use crate::recording::functions::FunctionArgs;
 use crate::recording::{self, FilterArgs, Input, SymbolFiles};
@@ -15,7 +14,9 @@ use crate::term::out::{Out, say, wants_colours};
 use crate::term::table::{Cell, Column, Side, Table, paint, wrap};
 use anstyle::{AnsiColor, Style};
 use clap::ColorChoice;
-use perfuse_diff::{Line, Method, Named, Report, Verdict, Weights, by_function, of_recordings};
+use perfuse_diff::{
+    Classic, Compute, Line, Method, Named, Report, Verdict, Weights, by_function, of_recordings,
+};
 use perfuse_profile::{Frames, Key, LocalSymbols, Names, Plan, Profile, View, ViewPlan};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -36,7 +37,8 @@ Rounds are the better evidence.";
 
 /// Options of `perfuse diff`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = AFTER)]
+// The letter -c is perf's, for --compute.
+#[command(after_help = AFTER, mut_arg("comm", |arg| arg.short(None)))]
 pub(crate) struct Args {
     /// The recording before and those after, each compared with it [default: perf.data.old perf.data; of one alone, it is the one after]
     #[arg(value_name = "FILE", num_args = 0..)]
@@ -45,9 +47,9 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "KEY,...", value_delimiter = ',', value_parser = key)]
     sort: Vec<Key>,
     #[command(flatten)]
-    classic: classic::ClassicArgs,
+    classic: ClassicArgs,
     #[command(flatten)]
-    filter: classic::WithoutLetter<FilterArgs>,
+    filter: FilterArgs,
     #[command(flatten)]
     functions: FunctionArgs,
     /// This event only, by its name
@@ -76,6 +78,64 @@ pub(crate) struct Args {
     /// When to use colours
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     color: ColorChoice,
+}
+
+/// Options that make the table perf's.
+#[derive(Debug, clap::Args)]
+struct ClassicArgs {
+    /// perf's table with this: delta, delta-abs, ratio, wdiff:W1,W2
+    #[arg(short = 'c', long, value_name = "HOW")]
+    compute: Option<Compute>,
+    /// perf's table by what is computed (1), or by the share before (0)
+    #[arg(short, long, value_name = "COLUMN", value_parser = clap::value_parser!(u8).range(..2))]
+    order: Option<u8>,
+    /// perf's table without functions that are new
+    #[arg(short, long)]
+    baseline_only: bool,
+    /// perf's table with the occurrences of the event
+    #[arg(short, long)]
+    period: bool,
+    /// perf's table with each computation
+    #[arg(short = 'F', long)]
+    formula: bool,
+    /// perf's table with this between columns, without padding
+    #[arg(short = 't', long, value_name = "TEXT")]
+    field_separator: Option<String>,
+    /// No lines that begin with #, in perf's table
+    #[arg(short, long)]
+    quiet: bool,
+    /// Base of percentages in perf's table: all samples, or relative to those that filters leave
+    #[arg(long, value_name = "HOW", default_value = "absolute", hide_default_value = true, value_parser = ["absolute", "relative"])]
+    percentage: String,
+    #[command(flatten)]
+    _untaken: Unsupported<OfDiff>,
+}
+
+impl ClassicArgs {
+    /// Whether perf's table is shown.
+    fn is_wanted(&self) -> bool {
+        style::is_perfs(false)
+            || self.compute.is_some()
+            || self.order.is_some()
+            || self.baseline_only
+            || self.period
+            || self.formula
+            || self.field_separator.is_some()
+            || self.percentage == "relative"
+    }
+
+    fn looks(&self) -> Classic {
+        Classic {
+            compute: self.compute.unwrap_or_default(),
+            by_baseline: self.order == Some(0),
+            baseline_only: self.baseline_only,
+            period: self.period,
+            formula: self.formula,
+            is_relative: self.percentage == "relative",
+            separator: self.field_separator.clone(),
+            quiet: self.quiet,
+        }
+    }
 }
 
 fn key(text: &str) -> std::result::Result<Key, String> {
@@ -136,7 +196,7 @@ fn compare(args: &Args, before: &Read, after: &Read, is_first: bool, out: &mut i
             let event = after.events[new].as_str();
             let views = [view(args, before, old), view(args, after, new)];
             let is_first = is_first && at == 0;
-            let table = args.classic.table(event, [&views[0], &views[1]], args.keys(), is_first);
+            let table = args.classic.looks().table(event, [&views[0], &views[1]], args.keys(), is_first);
             out.write_all(table.as_bytes())?;
             continue;
         }
@@ -160,7 +220,7 @@ fn read(args: &Args, input: PathBuf, symbols: &LocalSymbols) -> Result<Read> {
     let mut plan = Plan::new(args.keys());
     plan.chains = false;
     plan.code = Some(symbols.symbolizer().clone());
-    let (mut profile, symbols, passed) = recording::profile(&input, plan, symbols.clone(), &args.filter.0)?;
+    let (mut profile, symbols, passed) = recording::profile(&input, plan, symbols.clone(), &args.filter)?;
     let frames = |profile: &Profile| {
         let names = Names::new(profile, &symbols).mangled(args.no_demangle);
         names.look_up_all();
@@ -171,7 +231,7 @@ fn read(args: &Args, input: PathBuf, symbols: &LocalSymbols) -> Result<Read> {
         args.functions.apply(&mut profile, &all);
     }
     if profile.samples().is_empty() {
-        let none = passed.none_left(&args.filter.0, &args.functions.words());
+        let none = passed.none_left(&args.filter, &args.functions.words());
         none.into_iter().for_each(|why| say(format_args!("{}: {why}", input.name())));
     }
     let events = (0..profile.events().len()).map(|event| profile.event_name(event).into_owned()).collect();

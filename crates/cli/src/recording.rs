@@ -59,15 +59,6 @@ pub(crate) fn is_read_from_pipe() -> bool {
     is_pipe(std::io::stdout()) && out.map(place) != errors.map(place)
 }
 
-/// Whether a file is too short for what every recording begins with.
-fn is_start(error: &perfuse_data::Error) -> bool {
-    error.location.offset == 0 && error.structure == "file header"
-}
-
-fn too_short(bytes: u64) -> String {
-    format!("not a perf.data file: it has {bytes} bytes, and even the beginning of a recording has more")
-}
-
 impl Input {
     /// This recording.
     pub(crate) fn at(input: PathBuf, force: bool) -> Self {
@@ -163,7 +154,6 @@ impl Input {
             return match error.problem {
                 Problem::Magic(found) => not_a_recording(found),
                 Problem::Truncated { available: 0, .. } => "nothing came from standard input".to_owned(),
-                Problem::Truncated { available, .. } if is_start(error) => too_short(available),
                 _ => error.to_string(),
             };
         }
@@ -195,7 +185,9 @@ impl Input {
                 Problem::Truncated { available: 0, .. } if error.location.offset == 0 => {
                     "it is empty: nothing was recorded".to_owned()
                 }
-                Problem::Truncated { available, .. } if is_start(error) => too_short(available),
+                Problem::Truncated { available, .. } if error.structure == "file header" => {
+                    format!("not a perf.data file: it ends after {available} bytes")
+                }
                 _ => error.to_string(),
             },
         }

@@ -4,17 +4,14 @@ mod facts;
 mod groups;
 mod hierarchy;
 mod json;
-mod lines;
 mod options;
 mod screen;
 mod text;
 mod tree;
-mod unsupported;
-mod workers;
 
 use crate::common::pages::{self, Paging};
 use crate::common::style;
-use crate::common::unsupported::Unsupported;
+use crate::common::unsupported::{OfReport, Unsupported};
 use crate::exit::{Failure, Result};
 use crate::export;
 use crate::recording::functions::FunctionArgs;
@@ -184,7 +181,7 @@ pub(crate) struct Args {
     #[arg(long)]
     no_demangle: bool,
     #[command(flatten)]
-    unsupported: Unsupported<unsupported::OfReport>,
+    unsupported: Unsupported<OfReport>,
     /// Write one JSON object (schema perfuse.report/1) in place of text
     #[arg(long, conflicts_with_all = ["dump_raw_trace", "stats", "tasks", "mmaps"])]
     json: bool,

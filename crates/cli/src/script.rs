@@ -1,9 +1,7 @@
 //! `perfuse script`: a line for each sample, in perf's form.
 
-mod unsupported;
-
 use crate::common::pages::{self, Paging};
-use crate::common::unsupported::Unsupported;
+use crate::common::unsupported::{OfScript, Unsupported};
 use crate::exit::{Failure, Result};
 use crate::recording::passed::Passed;
 use crate::recording::stacks::{self, Stacks};
@@ -119,7 +117,7 @@ pub(crate) struct Args {
     #[arg(long)]
     no_demangle: bool,
     #[command(flatten)]
-    unsupported: Unsupported<unsupported::OfScript>,
+    unsupported: Unsupported<OfScript>,
 }
 
 /// Runs the subcommand.

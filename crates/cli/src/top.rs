@@ -5,7 +5,7 @@
 use crate::annotate;
 use crate::common::kernel::{Choice, Choices};
 use crate::common::style;
-use crate::common::unsupported::{PerfOption, PerfOptions, Unsupported};
+use crate::common::unsupported::{OfTop, Unsupported};
 use crate::exit::{Failure, Result};
 use crate::record;
 use crate::recording::SymbolFiles;
@@ -21,78 +21,6 @@ use std::time::Duration;
 /// The keys that every sample of a recording has.
 pub(crate) const KEYS: [Key; 8] =
     [Key::Comm, Key::Dso, Key::Symbol, Key::Pid, Key::Tgid, Key::Cpu, Key::Srcline, Key::Srcfile];
-
-const BRANCHES: &str = "branches are not watched; perfuse record -b samples them for report";
-const CHOSEN: &str =
-    "samples are not chosen by other events; --filter, --comms, --dsos and --symbols choose them";
-
-/// Options of `perf top` that mean nothing here, or are refused.
-#[derive(Clone, Debug)]
-struct OfTop;
-
-impl PerfOptions for OfTop {
-    const OPTIONS: &'static [PerfOption] = &[
-        // The intervals are --span.
-        PerfOption::ignored("zero").letter('z'),
-        PerfOption::ignored("force"),
-        PerfOption::ignored("verbose").letter('v'),
-        PerfOption::ignored("ignore-vmlinux"),
-        PerfOption::ignored("num-thread-synthesize").value(),
-        PerfOption::ignored("proc-map-timeout").value(),
-        PerfOption::ignored("objdump").value(),
-        PerfOption::ignored("addr2line").value(),
-        PerfOption::ignored("no-bpf-event"),
-        PerfOption::ignored("overwrite"),
-        PerfOption::ignored("stitch-lbr"),
-        PerfOption::ignored("all-cgroups"),
-        PerfOption::ignored("namespaces"),
-        PerfOption::ignored("raw-trace"),
-        PerfOption::ignored("demangle-kernel"),
-        PerfOption::ignored("show-on-off-events"),
-        // Each event has a table, or a page that keys lead to.
-        PerfOption::ignored("group"),
-        PerfOption::ignored("group-sort-idx").value(),
-        // These concern annotated instructions, which the screen shows by the key a.
-        PerfOption::ignored("asm-raw"),
-        PerfOption::ignored("source"),
-        PerfOption::ignored("disassembler-style").letter('M').value(),
-        PerfOption::ignored("prefix").value(),
-        PerfOption::ignored("prefix-strip").value(),
-        // Tables have the shares with what functions call anyway, and columns as wide as they need to be.
-        PerfOption::ignored("children"),
-        PerfOption::ignored("column-widths").letter('w').value(),
-        PerfOption::refused(
-            "sym-annotate",
-            "the key a on a function shows its code; perfuse annotate SYMBOL that of a recording",
-        )
-        .value(),
-        PerfOption::refused(
-            "dump-symtab",
-            "the symbols that are used are not listed; perfuse kallsyms finds single ones",
-        )
-        .letter('D'),
-        PerfOption::refused("count-filter", "--percent-limit leaves out functions of small shares")
-            .letter('f')
-            .value(),
-        PerfOption::refused("fields", "the columns are shares and the keys of -s").value(),
-        PerfOption::refused(
-            "hierarchy",
-            "the call tree is a page of the screen; perfuse report -H puts keys under each other",
-        )
-        .letter('H'),
-        PerfOption::refused("percentage", "percentages are of all samples of the event").value(),
-        PerfOption::refused(
-            "ignore-callees",
-            "callers and callees are pages of the screen; perfuse report has it",
-        )
-        .value(),
-        PerfOption::refused("branch-any", BRANCHES).letter('b'),
-        PerfOption::refused("branch-filter", BRANCHES).letter('j').value(),
-        PerfOption::refused("branch-history", BRANCHES),
-        PerfOption::refused("switch-on", CHOSEN).value(),
-        PerfOption::refused("switch-off", CHOSEN).value(),
-    ];
-}
 
 /// Rows of a table, unless told.
 const ROWS: usize = 20;

@@ -31,48 +31,27 @@ pub(crate) struct CheckArgs {
     quiet: bool,
 }
 
-/// perf's features: its name for each, the macro it shows, and whether perfuse does the same.
-const FEATURES: [(&str, &str, bool); 24] = [
-    ("dwarf", "HAVE_DWARF_SUPPORT", true),
-    ("dwarf_getlocations", "HAVE_LIBDW_SUPPORT", false),
-    ("dwarf-unwind", "HAVE_DWARF_UNWIND_SUPPORT", true),
-    ("libbfd", "HAVE_LIBBFD_SUPPORT", false),
-    ("libcapstone", "HAVE_LIBCAPSTONE_SUPPORT", false),
-    ("libLLVM", "HAVE_LIBLLVM_SUPPORT", false),
-    ("libnuma", "HAVE_LIBNUMA_SUPPORT", false),
-    ("libopencsd", "HAVE_CSTRACE_SUPPORT", false),
-    ("libpfm4", "HAVE_LIBPFM", false),
-    ("libslang", "HAVE_SLANG_SUPPORT", true),
-    ("libtraceevent", "HAVE_LIBTRACEEVENT", true),
-    ("libunwind", "HAVE_LIBUNWIND_SUPPORT", false),
-    ("debuginfod", "HAVE_DEBUGINFOD_SUPPORT", true),
-    ("libelf", "HAVE_LIBELF_SUPPORT", true),
-    ("libperl", "HAVE_LIBPERL_SUPPORT", false),
-    ("libpython", "HAVE_LIBPYTHON_SUPPORT", false),
-    ("libdw-dwarf-unwind", "HAVE_DWARF_SUPPORT", true),
-    ("lzma", "HAVE_LZMA_SUPPORT", true),
-    ("zlib", "HAVE_ZLIB_SUPPORT", true),
-    ("get_cpuid", "HAVE_AUXTRACE_SUPPORT", false),
-    ("bpf", "HAVE_LIBBPF_SUPPORT", false),
-    ("bpf_skeletons", "HAVE_BPF_SKEL", false),
-    ("aio", "HAVE_AIO_SUPPORT", false),
-    ("zstd", "HAVE_ZSTD_SUPPORT", true),
-];
+/// perf's features, a row for each: its name, the macro that it shows, and whether perfuse does the same.
+const FEATURES: &str = include_str!("version/features.txt");
+
+fn features() -> impl Iterator<Item = [&'static str; 3]> {
+    let rows = FEATURES.lines().filter(|line| !line.starts_with('#'));
+    rows.filter_map(|line| line.split(' ').collect::<Vec<_>>().try_into().ok())
+}
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> Result {
     let mut out = out::stdout();
     writeln!(out, "perfuse {}", env!("CARGO_PKG_VERSION"))?;
     if args.build_options || args.verbose {
-        FEATURES.iter().try_for_each(|feature| tell(&mut out, feature))?;
+        features().try_for_each(|feature| tell(&mut out, feature))?;
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn tell(out: &mut impl Write, &(name, name_of_macro, on): &(&str, &str, bool)) -> std::io::Result<()> {
-    let state = if on { "on " } else { "OFF" };
-    writeln!(out, "{name:>22}: [ {state} ]  # {name_of_macro}")
+fn tell(out: &mut impl Write, [name, name_of_macro, state]: [&str; 3]) -> std::io::Result<()> {
+    writeln!(out, "{name:>22}: [ {state:<3} ]  # {name_of_macro}")
 }
 
 /// Runs `perfuse check`: names of features or of their macros, in any case, as in perf.
@@ -80,12 +59,12 @@ pub(crate) fn check(args: &CheckArgs) -> Result {
     let mut out = out::stdout();
     let mut status = ExitCode::SUCCESS;
     for wanted in &args.names {
-        let is_it = |(name, name_of_macro, _): &&(&str, &str, bool)| {
+        let mut named = features().filter(|[name, name_of_macro, _]| {
             name.eq_ignore_ascii_case(wanted) || name_of_macro.eq_ignore_ascii_case(wanted)
-        };
-        let Some(feature) = FEATURES.iter().find(is_it) else {
+        });
+        let Some(feature) = named.next() else {
             out.flush()?;
-            let near = perfuse_events::nearest(wanted, FEATURES.iter().map(|(name, ..)| *name));
+            let near = perfuse_events::nearest(wanted, features().map(|[name, ..]| name));
             let hint = match near.is_empty() {
                 true => "perfuse version --build-options lists them".to_owned(),
                 false => format!("did you mean {}?", near.join(" or ")),
@@ -95,7 +74,7 @@ pub(crate) fn check(args: &CheckArgs) -> Result {
         if !args.quiet {
             tell(&mut out, feature)?;
         }
-        if !feature.2 {
+        if feature[2] != "on" {
             status = ExitCode::FAILURE;
         }
     }

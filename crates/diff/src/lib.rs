@@ -1,12 +1,14 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod classic;
 mod compute;
 mod export;
 mod proportions;
 mod sampled;
 mod weights;
 
+pub use classic::Classic;
 pub use compute::{Compute, Computed, compute};
 pub use export::{Named, json, markdown};
 pub use perfuse_stat::compare::Estimate;

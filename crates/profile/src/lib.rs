@@ -31,6 +31,7 @@ mod supplement;
 mod tables;
 mod tracepoints;
 mod view;
+mod workers;
 
 pub use perfuse_data::session::Level;
 pub use perfuse_symbols as symbols;
@@ -57,6 +58,8 @@ pub use tables::{
     Thread,
 };
 pub use tracepoints::{FieldKey, TracepointTexts, field_keys};
+pub use workers::in_order;
+
 pub use view::{
     Branch, Changed, Entry, Filter, Frame, FrameId, Frames, Hierarchy, HotFunction, JoinedRow, Least,
     NameTest, Neighbours, Node, Order, PlaceSum, Trees, View, ViewPlan, difference, join,

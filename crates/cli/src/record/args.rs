@@ -1,11 +1,10 @@
 //! The options of `perfuse record`. Letters and meanings are perf's where perf has them.
 
 use super::selection::{Compression, Selection};
-use super::unsupported::OfRecord;
 use crate::common::kernel::KernelOption;
 use crate::common::processes::Processes;
 use crate::common::tables::EventsDir;
-use crate::common::unsupported::Unsupported;
+use crate::common::unsupported::{OfRecord, Unsupported};
 use perfuse_record::Synth;
 use std::ffi::OsString;
 use std::path::PathBuf;

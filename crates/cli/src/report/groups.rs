@@ -1,12 +1,12 @@
 //! Events of a group in one table: an entry is one line, with a share for each event.
 
-use super::lines::{Lines, Paint};
 use super::text::{self, Width};
 use super::tree::Drawing;
 use super::{Args, Plan, Read, Shown, Style};
 use crate::exit::Result;
 use crate::recording;
 use crate::term::foreign::{field, foreign, left, right};
+use crate::term::lines::{Lines, Paint};
 use perfuse_data::PerfData;
 use perfuse_data::feature::{Feature, FeatureId};
 use perfuse_profile::{Column, Entry, JoinedRow, View, join};

@@ -1,11 +1,11 @@
 //! A report in which each key stands under the one before, with the sums of what is under it.
 
-use super::lines::{Lines, Paint};
 use super::text;
 use super::tree::Drawing;
 use super::{Args, Plan, Shown, Style};
 use crate::exit::Result;
 use crate::term::foreign::{field, foreign, right};
+use crate::term::lines::{Lines, Paint};
 use perfuse_profile::{Column, Hierarchy, Key, Node};
 use std::fmt::Write as _;
 use std::io::Write;

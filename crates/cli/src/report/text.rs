@@ -1,13 +1,13 @@
 //! A report as text, as perf writes it: comment lines, a header, columns of fixed width, trees under them.
 
-use super::lines::{Lines, Paint};
 use super::options::{Plan, Style};
 use super::tree::Drawing;
-use super::{Args, Shown, workers};
+use super::{Args, Shown};
 use crate::common::style;
 use crate::exit::Result;
 use crate::term::foreign::{cut, field, foreign, left, right, width as columns_of};
-use perfuse_profile::{Column, Entry, Frames, Key, Mode};
+use crate::term::lines::{Lines, Paint};
+use perfuse_profile::{Column, Entry, Frames, Key, Mode, in_order};
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write};
 
@@ -79,7 +79,7 @@ pub(super) fn print(out: &mut impl Write, args: &Args, plan: &Plan, shown: &Show
         Ok((text, cut))
     };
     let mut cut = lines.cut;
-    workers::in_order(&shown.entries, render, |rendered| {
+    in_order(&shown.entries, render, |rendered| -> Result<()> {
         let (text, more) = rendered?;
         cut += more;
         Ok(out.write_all(&text)?)
@@ -245,9 +245,9 @@ pub(super) fn widths(
                     lengths.max().unwrap_or(0)
                 };
                 let mut whole = least;
-                let known = workers::in_order(&shown.all, longest, |length| {
+                let known = in_order(&shown.all, longest, |length| {
                     whole = whole.max(length);
-                    Ok(())
+                    Ok::<(), ()>(())
                 });
                 // An entry without a cpu sticks out.
                 if matches!(key, Key::Cpu | Key::Socket) { least } else { known.map_or(least, |()| whole) }

@@ -1,11 +1,10 @@
 //! The options of `perfuse stat`. Letters and meanings are perf's where perf has them.
 
 use super::select::Selection;
-use super::unsupported::OfStat;
 use crate::common::kernel::KernelOption;
 use crate::common::processes::Processes;
 use crate::common::tables::EventsDir;
-use crate::common::unsupported::Unsupported;
+use crate::common::unsupported::{OfStat, Unsupported};
 use clap::{ArgAction, ColorChoice};
 use perfuse_stat::metrics::MetricChoice;
 use std::ffi::OsString;

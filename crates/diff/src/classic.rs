@@ -1,83 +1,28 @@
-//! The options and the table of `perf diff`: what was before, and what is computed of it and of what came after.
+//! The table of `perf diff`, as text: what was before, and what is computed of it and of what came after.
 
-use crate::common::style;
-use crate::common::unsupported::{PerfOption, PerfOptions, Unsupported};
-use crate::term::foreign::{field, foreign, left, right, width};
-use clap::{ArgMatches, Command, FromArgMatches};
-use perfuse_diff::{Compute, Computed, compute};
+use crate::compute::{Compute, Computed, compute};
+use perfuse_data::text::{field, foreign, left, right, width};
 use perfuse_profile::{Key, View};
 
-/// Options that make the table perf's.
-#[derive(Debug, clap::Args)]
-pub(super) struct ClassicArgs {
-    /// perf's table with this: delta, delta-abs, ratio, wdiff:W1,W2
-    #[arg(short = 'c', long, value_name = "HOW")]
-    compute: Option<Compute>,
-    /// perf's table by what is computed (1), or by the share before (0)
-    #[arg(short, long, value_name = "COLUMN", value_parser = clap::value_parser!(u8).range(..2))]
-    order: Option<u8>,
-    /// perf's table without functions that are new
-    #[arg(short, long)]
-    baseline_only: bool,
-    /// perf's table with the occurrences of the event
-    #[arg(short, long)]
-    period: bool,
-    /// perf's table with each computation
-    #[arg(short = 'F', long)]
-    formula: bool,
-    /// perf's table with this between columns, without padding
-    #[arg(short = 't', long, value_name = "TEXT")]
-    field_separator: Option<String>,
-    /// No lines that begin with #, in perf's table
-    #[arg(short, long)]
-    quiet: bool,
-    /// Base of percentages in perf's table: all samples, or relative to those that filters leave
-    #[arg(long, value_name = "HOW", default_value = "absolute", hide_default_value = true, value_parser = ["absolute", "relative"])]
-    percentage: String,
-    #[command(flatten)]
-    _untaken: Unsupported<OfDiff>,
-}
-
-/// Options of `perf diff` that mean nothing here, or are refused.
-#[derive(Clone, Debug)]
-struct OfDiff;
-
-impl PerfOptions for OfDiff {
-    const OPTIONS: &'static [PerfOption] = &[
-        PerfOption::ignored("modules").letter('m'),
-        PerfOption::ignored("verbose").letter('v'),
-        PerfOption::refused("dump-raw-trace", "perfuse report -D shows the records of one recording")
-            .letter('D'),
-        PerfOption::refused(
-            "stream",
-            "callchains are not compared; perfuse compare --profile compares functions",
-        ),
-        PerfOption::refused("cycles-hist", "cycles of basic blocks are not read"),
-    ];
-}
-
-/// Arguments of which none has a letter that is another option's here: `-c` is `--compute`, as in perf.
-#[derive(Debug)]
-pub(super) struct WithoutLetter<T>(pub(super) T);
-
-impl<T: clap::Args> clap::Args for WithoutLetter<T> {
-    fn augment_args(command: Command) -> Command {
-        T::augment_args(command).mut_arg("comm", |arg| arg.short(None))
-    }
-
-    fn augment_args_for_update(command: Command) -> Command {
-        Self::augment_args(command)
-    }
-}
-
-impl<T: FromArgMatches> FromArgMatches for WithoutLetter<T> {
-    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        T::from_arg_matches(matches).map(WithoutLetter)
-    }
-
-    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
-        self.0.update_from_arg_matches(matches)
-    }
+/// The looks of the table, by perf's options.
+#[derive(Clone, Debug, Default)]
+pub struct Classic {
+    /// What is computed.
+    pub compute: Compute,
+    /// Rows stand by the share before (`-o 0`), not by what is computed.
+    pub by_baseline: bool,
+    /// Without entries that are new, or gone (`-b`).
+    pub baseline_only: bool,
+    /// With the occurrences of the event (`-p`).
+    pub period: bool,
+    /// With each computation (`-F`).
+    pub formula: bool,
+    /// Shares are of the entries that are there, not of all samples.
+    pub is_relative: bool,
+    /// This stands between columns, in place of padding.
+    pub separator: Option<String>,
+    /// No lines that begin with `#`.
+    pub quiet: bool,
 }
 
 /// A column: its title, and how wide it is at least. Keys stand at the left, numbers at the right.
@@ -87,27 +32,15 @@ struct Column {
     is_key: bool,
 }
 
-impl ClassicArgs {
-    /// Whether perf's table is shown.
-    pub(super) fn is_wanted(&self) -> bool {
-        style::is_perfs(false)
-            || self.compute.is_some()
-            || self.order.is_some()
-            || self.baseline_only
-            || self.period
-            || self.formula
-            || self.field_separator.is_some()
-            || self.percentage == "relative"
-    }
-
+impl Classic {
     /// The table of an event. Tables after the first have an empty line before them.
-    pub(super) fn table(&self, event: &str, views: [&View<'_>; 2], keys: &[Key], is_first: bool) -> String {
-        let how = self.compute.unwrap_or_default();
-        let wholes = views.map(|view| match self.percentage == "relative" {
+    pub fn table(&self, event: &str, views: [&View<'_>; 2], keys: &[Key], is_first: bool) -> String {
+        let how = self.compute;
+        let wholes = views.map(|view| match self.is_relative {
             true => view.entries.iter().map(|entry| entry.self_weight).sum(),
             false => view.event.weight,
         });
-        let mut rows = compute(views, keys, wholes, how, self.order == Some(0));
+        let mut rows = compute(views, keys, wholes, how, self.by_baseline);
         if self.baseline_only {
             rows.retain(|row| row.periods.iter().all(Option::is_some));
         }
@@ -153,7 +86,7 @@ impl ClassicArgs {
 
     fn format(&self, event: &str, columns: &[Column], rows: &[Vec<String>]) -> String {
         let mut out = String::new();
-        if let Some(separator) = &self.field_separator {
+        if let Some(separator) = &self.separator {
             let line = |cells: Vec<&str>| {
                 let cells: Vec<_> = cells.iter().map(|cell| field(cell.trim_start(), separator)).collect();
                 cells.join(separator) + "\n"
