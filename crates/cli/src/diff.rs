@@ -1,6 +1,7 @@
 //! `perfuse diff`: the functions whose share differs between two recordings, and how sure that is; or the table of `perf diff`.
 
 use crate::common;
+use crate::common::pages::{self, Paging};
 use crate::common::style;
 use crate::common::unsupported::{OfDiff, Unsupported};
 use crate::exit::{Failure, Result};
@@ -10,7 +11,7 @@ use crate::stat;
 use crate::term::foreign::width;
 use crate::term::glyphs::{self, Glyphs, shorten};
 use crate::term::number;
-use crate::term::out::{Out, say, wants_colours};
+use crate::term::out::{say, wants_colours};
 use crate::term::table::{Cell, Column, Side, Table, paint, wrap};
 use anstyle::{AnsiColor, Style};
 use clap::ColorChoice;
@@ -78,6 +79,8 @@ pub(crate) struct Args {
     /// When to use colours
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     color: ColorChoice,
+    #[command(flatten)]
+    paging: Paging,
 }
 
 /// Options that make the table perf's.
@@ -114,14 +117,10 @@ struct ClassicArgs {
 impl ClassicArgs {
     /// Whether perf's table is shown.
     fn is_wanted(&self) -> bool {
-        style::is_perfs(false)
-            || self.compute.is_some()
-            || self.order.is_some()
-            || self.baseline_only
-            || self.period
-            || self.formula
-            || self.field_separator.is_some()
-            || self.percentage == "relative"
+        let given =
+            [self.compute.is_some(), self.order.is_some(), self.baseline_only, self.period, self.formula];
+        let has_text = self.field_separator.is_some() || self.percentage == "relative";
+        has_text || given.contains(&true) || style::is_perfs(false)
     }
 
     fn looks(&self) -> Classic {
@@ -178,13 +177,14 @@ pub(crate) fn run(args: &Args) -> Result {
     };
     let symbols = args.symbol_files.symbols(args.force);
     let before = read(args, before, &symbols)?;
-    let mut out =
-        Out::new(std::io::stdout().lock(), wants_colours(stat::colors(args.color), &std::io::stdout()));
-    for (at, after) in later.into_iter().enumerate() {
-        compare(args, &before, &read(args, after, &symbols)?, at == 0, &mut out)?;
-    }
-    out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    let is_coloured = wants_colours(stat::colors(args.color), &std::io::stdout());
+    pages::paged(args.paging, is_coloured, |out| {
+        for (at, after) in later.into_iter().enumerate() {
+            compare(args, &before, &read(args, after, &symbols)?, at == 0, out)?;
+        }
+        out.flush()?;
+        Ok(ExitCode::SUCCESS)
+    })
 }
 
 /// Writes what differs between two recordings.

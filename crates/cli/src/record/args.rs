@@ -207,7 +207,7 @@ pub(crate) struct Args {
     pub(super) all_cgroups: bool,
 
     /// Record the data addresses of samples
-    #[arg(short = 'd', long)]
+    #[arg(short = 'd', long, alias = "sample-mem-info")]
     pub(super) data: bool,
 
     /// Record the weight of samples, such as a latency
