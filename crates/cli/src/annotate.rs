@@ -1,11 +1,9 @@
 //! `perfuse annotate`: the instructions and source lines of the hottest functions, with their costs.
 
-mod unsupported;
-
 use crate::common;
 use crate::common::pages::{self, Paging};
 use crate::common::style;
-use crate::common::unsupported::Unsupported;
+use crate::common::unsupported::{OfAnnotate, Unsupported};
 use crate::exit::{self, Failure, Result};
 use crate::recording::passed::Passed;
 use crate::recording::{self, FilterArgs, Input, SymbolFiles};
@@ -108,7 +106,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     paging: Paging,
     #[command(flatten)]
-    unsupported: Unsupported<unsupported::OfAnnotate>,
+    unsupported: Unsupported<OfAnnotate>,
     /// One JSON object a line for each function (schema perfuse.annotate/1) in place of text
     #[arg(long)]
     json: bool,
@@ -315,7 +313,7 @@ fn read_from(
     plan.tasks.comms.clone_from(&filter.comm);
     plan.tasks.pids.clone_from(&filter.pid);
     plan.tasks.tids.clone_from(&filter.tid);
-    let mut wanted = Admitted::new(filter.of(&mut data)?, symbols);
+    let mut wanted = Admitted::new(filter.of(&mut data, input)?, symbols);
     let (mut reading, mut passed) = (Reading::new(plan), Passed::default());
     let replay = recording::replay(Replay::new(data), |step| {
         heed(step)?;

@@ -3,8 +3,8 @@
 
 use crate::habits::Lazy;
 use crate::{
-    annotate, archive, buildid_cache, compare, config, diff, doctor, dump, export, generate, inject, list,
-    listing, record, report, rewrite, run, script, sim, stat, top, trace, version,
+    annotate, archive, buildid_cache, compare, config, diff, doctor, dump, export, generate, inject,
+    kallsyms, list, listing, record, report, rewrite, run, script, sim, stat, top, trace, version,
 };
 use clap::Parser;
 
@@ -60,6 +60,8 @@ pub(crate) enum Subcommand {
     /// Keep files by their build-ids, for recordings that are read later
     #[command(name = "buildid-cache")]
     BuildidCache(Lazy<buildid_cache::Args>),
+    /// Find functions of the running kernel by their names
+    Kallsyms(Lazy<kallsyms::Args>),
     /// Sample a command, processes, or cpus, into a perf.data file
     Record(Lazy<record::Args>),
     /// Show where the machine, a process or a command spends time now
@@ -78,6 +80,8 @@ pub(crate) enum Subcommand {
     Config(Lazy<config::Args>),
     /// Tell the version, and what is built in
     Version(Lazy<version::Args>),
+    /// Check whether features of perf are built in: check feature libelf,zstd
+    Check(Lazy<version::CheckArgs>),
     /// Write a completion script for a shell
     Completions(Lazy<generate::Completions>),
     /// Write manual pages, as roff

@@ -1,21 +1,20 @@
-//! `perfuse diff`: the functions whose share differs between two recordings, and how sure that is.
+//! `perfuse diff`: the functions whose share differs between two recordings, and how sure that is; or the table of `perf diff`.
 
 use crate::common;
+use crate::common::pages::{self, Paging};
+use crate::common::style;
+use crate::common::unsupported::{OfDiff, Unsupported};
 use crate::exit::{Failure, Result};
 use crate::recording::functions::FunctionArgs;
 use crate::recording::{self, FilterArgs, Input, SymbolFiles};
 use crate::stat;
-use crate::term::foreign::width;
-use crate::term::glyphs::{self, Glyphs, shorten};
-use crate::term::number;
-use crate::term::out::{Out, say, wants_colours};
-use crate::term::table::{Cell, Column, Side, Table, paint, wrap};
-use anstyle::{AnsiColor, Style};
+use crate::term::glyphs;
+use crate::term::out::{say, wants_colours};
 use clap::ColorChoice;
-use perfuse_diff::{Line, Method, Named, Report, Verdict, Weights, by_function, of_recordings};
+use perfuse_diff::{Classic, Compute, Looks, Named, Weights, by_function, is_time, of_recordings, text};
 use perfuse_profile::{Frames, Key, LocalSymbols, Names, Plan, Profile, View, ViewPlan};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 const AFTER: &str = "\
@@ -24,6 +23,7 @@ Examples:
   perfuse diff before.data after.data
   perfuse diff -s dso,symbol a.data b.data c.data
   perfuse diff --markdown a.data b.data    a table for a pull request
+  perfuse diff -c ratio a.data b.data      perf's table: how many times as much
 
 Two recordings tell shares: a function whose share has grown is not slower if all others have become faster. The \
 interval of a difference is Newcombe's for two proportions; verdicts are corrected for the number of functions \
@@ -32,14 +32,17 @@ Rounds are the better evidence.";
 
 /// Options of `perfuse diff`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = AFTER)]
+// The letter -c is perf's, for --compute.
+#[command(after_help = AFTER, mut_arg("comm", |arg| arg.short(None)))]
 pub(crate) struct Args {
     /// The recording before and those after, each compared with it [default: perf.data.old perf.data; of one alone, it is the one after]
     #[arg(value_name = "FILE", num_args = 0..)]
     files: Vec<PathBuf>,
-    /// Tell functions apart by these, as in perfuse report
-    #[arg(short, long, value_name = "KEY,...", default_value = "symbol", value_delimiter = ',', value_parser = key)]
+    /// Tell functions apart by these, as in perfuse report [default: symbol, in perf's table dso,symbol]
+    #[arg(short, long, value_name = "KEY,...", value_delimiter = ',', value_parser = key)]
     sort: Vec<Key>,
+    #[command(flatten)]
+    classic: ClassicArgs,
     #[command(flatten)]
     filter: FilterArgs,
     #[command(flatten)]
@@ -70,12 +73,71 @@ pub(crate) struct Args {
     /// When to use colours
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     color: ColorChoice,
+    #[command(flatten)]
+    paging: Paging,
+}
+
+/// Options that make the table perf's.
+#[derive(Debug, clap::Args)]
+struct ClassicArgs {
+    /// perf's table with this: delta, delta-abs, ratio, wdiff:W1,W2
+    #[arg(short = 'c', long, value_name = "HOW")]
+    compute: Option<Compute>,
+    /// perf's table by what is computed (1), or by the share before (0)
+    #[arg(short, long, value_name = "COLUMN", value_parser = clap::value_parser!(u8).range(..2))]
+    order: Option<u8>,
+    /// perf's table without functions that are new
+    #[arg(short, long)]
+    baseline_only: bool,
+    /// perf's table with the occurrences of the event
+    #[arg(short, long)]
+    period: bool,
+    /// perf's table with each computation
+    #[arg(short = 'F', long)]
+    formula: bool,
+    /// perf's table with this between columns, without padding
+    #[arg(short = 't', long, value_name = "TEXT")]
+    field_separator: Option<String>,
+    /// No lines that begin with #, in perf's table
+    #[arg(short, long)]
+    quiet: bool,
+    /// Base of percentages in perf's table: all samples, or relative to those that filters leave
+    #[arg(long, value_name = "HOW", default_value = "absolute", hide_default_value = true, value_parser = ["absolute", "relative"])]
+    percentage: String,
+    #[command(flatten)]
+    _untaken: Unsupported<OfDiff>,
+}
+
+impl ClassicArgs {
+    /// Whether perf's table is shown.
+    fn is_wanted(&self) -> bool {
+        let given =
+            [self.compute.is_some(), self.order.is_some(), self.baseline_only, self.period, self.formula];
+        let has_text = self.field_separator.is_some() || self.percentage == "relative";
+        has_text || given.contains(&true) || style::is_perfs(false)
+    }
+
+    fn looks(&self) -> Classic {
+        Classic {
+            compute: self.compute.unwrap_or_default(),
+            by_baseline: self.order == Some(0),
+            baseline_only: self.baseline_only,
+            period: self.period,
+            formula: self.formula,
+            is_relative: self.percentage == "relative",
+            separator: self.field_separator.clone(),
+            quiet: self.quiet,
+        }
+    }
 }
 
 fn key(text: &str) -> std::result::Result<Key, String> {
     Key::named(text)
         .ok_or_else(|| format!("'{text}' is no key; comm, dso, symbol, srcline, cpu and others are"))
 }
+
+/// The recording before the last one, as record leaves it.
+const OLD: &str = "perf.data.old";
 
 /// One recording.
 struct Read {
@@ -85,29 +147,53 @@ struct Read {
     events: Vec<String>,
 }
 
+impl Args {
+    fn keys(&self) -> &[Key] {
+        match &self.sort[..] {
+            [] if self.classic.is_wanted() => &[Key::Dso, Key::Symbol],
+            [] => &[Key::Symbol],
+            keys => keys,
+        }
+    }
+}
+
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> Result {
     let (before, later) = match &args.files[..] {
-        [] => ("perf.data.old".into(), vec!["perf.data".into()]),
-        [after] => ("perf.data.old".into(), vec![after.clone()]),
+        [] | [_] if !Path::new(OLD).exists() => {
+            return Err(Failure::usage(format_args!(
+                "two recordings are compared, and there is no {OLD}\n  try: perfuse diff BEFORE AFTER"
+            )));
+        }
+        [] => (OLD.into(), vec!["perf.data".into()]),
+        [after] => (OLD.into(), vec![after.clone()]),
         [before, later @ ..] => (before.clone(), later.to_vec()),
     };
     let symbols = args.symbol_files.symbols(args.force);
     let before = read(args, before, &symbols)?;
-    let mut out =
-        Out::new(std::io::stdout().lock(), wants_colours(stat::colors(args.color), &std::io::stdout()));
-    for after in later {
-        compare(args, &before, &read(args, after, &symbols)?, &mut out)?;
-    }
-    out.flush()?;
-    Ok(ExitCode::SUCCESS)
+    let is_coloured = wants_colours(stat::colors(args.color), &std::io::stdout());
+    pages::paged(args.paging, is_coloured, |out| {
+        for (at, after) in later.into_iter().enumerate() {
+            compare(args, &before, &read(args, after, &symbols)?, at == 0, out)?;
+        }
+        out.flush()?;
+        Ok(ExitCode::SUCCESS)
+    })
 }
 
 /// Writes what differs between two recordings.
-fn compare(args: &Args, before: &Read, after: &Read, out: &mut impl Write) -> Result<()> {
+fn compare(args: &Args, before: &Read, after: &Read, is_first: bool, out: &mut impl Write) -> Result<()> {
     let (columns, glyphs) = (common::columns(), glyphs::of_the_locale());
     let looks = Looks { columns, glyphs, lines: args.lines, called: args.called };
-    for (old, new) in pairs(args, before, after)? {
+    for (at, (old, new)) in pairs(args, before, after)?.into_iter().enumerate() {
+        if args.classic.is_wanted() && !args.json && !args.markdown {
+            let event = after.events[new].as_str();
+            let views = [view(args, before, old), view(args, after, new)];
+            let is_first = is_first && at == 0;
+            let table = args.classic.looks().table(event, [&views[0], &views[1]], args.keys(), is_first);
+            out.write_all(table.as_bytes())?;
+            continue;
+        }
         let weights = [weights(args, before, old), weights(args, after, new)];
         let report = of_recordings(&weights[0], &weights[1]);
         let event = after.events[new].as_str();
@@ -125,7 +211,7 @@ fn compare(args: &Args, before: &Read, after: &Read, out: &mut impl Write) -> Re
 
 fn read(args: &Args, input: PathBuf, symbols: &LocalSymbols) -> Result<Read> {
     let input = Input::at(input, args.force);
-    let mut plan = Plan::new(&args.sort);
+    let mut plan = Plan::new(args.keys());
     plan.chains = false;
     plan.code = Some(symbols.symbolizer().clone());
     let (mut profile, symbols, passed) = recording::profile(&input, plan, symbols.clone(), &args.filter)?;
@@ -170,124 +256,10 @@ fn pairs(args: &Args, before: &Read, after: &Read) -> Result<Vec<(usize, usize)>
     }
 }
 
+fn view<'r>(args: &Args, read: &'r Read, event: usize) -> View<'r> {
+    View::new(&read.profile, &read.frames, event, &ViewPlan::new(args.keys()))
+}
+
 fn weights(args: &Args, read: &Read, event: usize) -> Weights {
-    let view = View::new(&read.profile, &read.frames, event, &ViewPlan::new(&args.sort));
-    by_function(&view, &args.sort)
-}
-
-const BOLD: Style = Style::new().bold();
-const DIM: Style = Style::new().dimmed();
-const MORE: Style = AnsiColor::Red.on_default();
-const LESS: Style = AnsiColor::Green.on_default();
-
-/// From here on there is room for amounts beside shares.
-const WIDE: usize = 100;
-/// Nothing is wider than that, but for names where there is room.
-const WORDS: usize = 110;
-
-/// Whether an event of this name is a clock, whose occurrences are ns.
-pub(crate) fn is_time(event: &str) -> bool {
-    ["cpu-clock", "task-clock"].iter().any(|clock| event.starts_with(clock))
-}
-
-/// How much is shown, and where.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Looks {
-    pub(crate) columns: usize,
-    pub(crate) glyphs: &'static Glyphs,
-    /// At most so many functions.
-    pub(crate) lines: usize,
-    /// Only functions that differ.
-    pub(crate) called: bool,
-}
-
-/// A report as text: the sides, the functions, what it comes to.
-pub(crate) fn text(named: &Named<'_>, looks: &Looks) -> String {
-    let Named { report, sides, event, .. } = *named;
-    let words = looks.columns.min(WORDS);
-    let run = if report.method == Method::Recordings { "" } else { " a run" };
-    let mut out = String::from("\n");
-    for (at, word) in ["before", "after"].into_iter().enumerate() {
-        let samples = number::count(report.samples[at] as f64).joined();
-        let whole = amount(named, report.wholes[at], looks);
-        let said = format!("{}: {samples} samples, {whole} of {event}{run}", sides[at]);
-        out += &wrap(&format!(" {word:7} "), &said, words);
-    }
-    out.push('\n');
-    let is_shown = |line: &&Line| !looks.called || line.verdict.is_called();
-    let shown: Vec<&Line> = report.lines.iter().filter(is_shown).take(looks.lines).collect();
-    out += &table(named, &shown, looks);
-    out.push('\n');
-    out += &paint(&wrap(" ", &summary(report), words), BOLD);
-    let others = report.lines.len() - shown.len();
-    if others > 0 {
-        out += &paint(&wrap(" ", &format!("{others} more functions are not shown"), words), DIM);
-    }
-    out + "\n"
-}
-
-fn amount(named: &Named<'_>, amount: f64, looks: &Looks) -> String {
-    let quantity = if named.is_time { number::time(amount, looks.glyphs) } else { number::count(amount) };
-    quantity.joined()
-}
-
-fn summary(report: &Report) -> String {
-    match report.called().count() {
-        0 => format!("Noise: of {} functions none differs surely.", report.judged),
-        1 => format!("Of {} functions one differs surely.", report.judged),
-        called => format!("Of {} functions {called} differ surely.", report.judged),
-    }
-}
-
-fn table(named: &Named<'_>, shown: &[&Line], looks: &Looks) -> String {
-    let column = |gap, side| Column { gap, side, least: 0 };
-    let (left, right) = (Side::Left, Side::Right);
-    let (glyphs, method) = (looks.glyphs, named.report.method);
-    let is_wide = looks.columns >= WIDE;
-    let mut table = Table { columns: vec![column(2, right), column(2, right)], rows: Vec::new() };
-    let mut head = vec!["before", "after"];
-    if is_wide {
-        table.columns.extend([column(2, right), column(2, right)]);
-        head.extend(["before", "after"]);
-    }
-    table.columns.extend([column(2, right), column(2, left), column(2, left), column(2, left)]);
-    head.push(if method == Method::Recordings { "points" } else { "difference" });
-    head.extend(["95 % interval", "", "function"]);
-    table.rows.push(head.iter().map(|title| Cell::styled(*title, DIM)).collect());
-    for line in shown {
-        let side = |at: usize, cell: String| match line.samples[at] {
-            0 => glyphs.none.to_owned(),
-            _ => cell,
-        };
-        let shares = [0, 1].map(|at| Cell::new(side(at, format!("{:.2} %", 100.0 * line.shares[at]))));
-        let amounts = [0, 1].map(|at| Cell::new(side(at, amount(named, line.amounts[at], looks))));
-        let (first, second) = match method {
-            Method::Recordings => (shares, amounts),
-            Method::Rounds(_) => (amounts, shares),
-        };
-        let mut cells = first.to_vec();
-        if is_wide {
-            cells.extend(second);
-        }
-        let (digits, interval) = match (line.relative, method) {
-            (Some(relative), _) => relative.as_percent(),
-            (None, Method::Recordings) => line.difference.shown(100.0),
-            (None, Method::Rounds(_)) => (glyphs.none.to_owned(), String::new()),
-        };
-        let style = match line.verdict {
-            Verdict::More | Verdict::New => MORE,
-            Verdict::Less | Verdict::Vanished => LESS,
-            _ => DIM,
-        };
-        cells.extend([Cell::new(digits), Cell::new(interval)]);
-        cells.extend([Cell::styled(line.verdict.word(method), style), Cell::new(&line.name)]);
-        table.rows.push(cells);
-    }
-    // The rest of the line is the name's.
-    let names = table.columns.len() - 1;
-    let widest = |at: usize| table.rows.iter().map(|row| width(&row[at].text)).max().unwrap_or(0);
-    let taken: usize = (0..names).map(|at| table.columns[at].gap + widest(at)).sum();
-    let room = looks.columns.saturating_sub(taken + table.columns[names].gap).max(12);
-    table.rows.iter_mut().for_each(|row| row[names].text = shorten(&row[names].text, room, glyphs));
-    table.format()
+    by_function(&view(args, read, event), args.keys())
 }

@@ -140,7 +140,7 @@ impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Failure { status: UNREAD, text: String::new() },
-            _ => Failure::new(format_args!("cannot write: {error}")),
+            _ => Failure::new(format_args!("cannot write: {}", reason(&error))),
         }
     }
 }

@@ -233,7 +233,7 @@ fn branches(args: &Args, input: &Input, format: BranchFormat) -> Result {
         return Err(Failure::usage(format_args!("autofdo and bolt: {why}")));
     }
     let (mut data, symbols) = input.open_or_import(args.symbol_files.symbols(input.force))?;
-    let mut wanted = Admitted::new(args.filter.of(&mut data)?, &symbols);
+    let mut wanted = Admitted::new(args.filter.of(&mut data, input)?, &symbols);
     let mut branches = Branches::new(symbols);
     recording::replay(Replay::new(data), |step| {
         let passes = step.sample().map_or(Ok(true), |sample| wanted.admits(step, sample))?;

@@ -87,8 +87,8 @@ pub(crate) fn commands(program: &Command) -> String {
             text += &format!("  {:<13} {about}\n", command.get_name());
         }
     }
-    // As everywhere, --version tells the version.
-    let is_told = |name: &&str| !is_grouped(name) && *name != "version";
+    // As everywhere, --version tells the version; and those who come from perf know the other words.
+    let is_told = |name: &&str| !is_grouped(name) && !["version", "check", "kallsyms"].contains(name);
     let rest: Vec<&str> = shown.iter().map(|command| command.get_name()).filter(is_told).collect();
     text += &format!("\nrewrite: {}\n", REWRITE.join(", "));
     text + &format!("more: {}\n", rest.join(", "))

@@ -7,12 +7,11 @@
 mod browse;
 mod json;
 mod text;
-mod unsupported;
 
 use crate::common::events;
 use crate::common::kernel;
 use crate::common::tables::EventsDir;
-use crate::common::unsupported::Unsupported;
+use crate::common::unsupported::{OfList, Unsupported};
 use crate::exit::{Failure, Result, reason};
 use crate::term::out::{self, Out};
 use perfuse::catalogue::{Depth, Kind, Wanted};
@@ -66,7 +65,7 @@ pub(crate) struct Args {
     plain: bool,
 
     #[command(flatten)]
-    _untaken: Unsupported<unsupported::OfList>,
+    _untaken: Unsupported<OfList>,
 }
 
 /// Completions of the last word of an unfinished list, each with all that stands before it. The list is of events, or

@@ -11,7 +11,7 @@ use perfuse_data::describe;
 use perfuse_data::feature::{Feature, FeatureId, Section};
 use perfuse_data::replay::{Formats, Replay};
 use perfuse_data::session::{Level, Object, ObjectId};
-use perfuse_symbols::{BuildId, read_modules};
+use perfuse_symbols::{BuildId, KernelSymbols, read_modules};
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::ExitCode;
@@ -134,15 +134,10 @@ fn of_kernel(out: &mut impl Write, with_maps: bool) -> Result<()> {
         writeln!(out, "{id}")?;
         return Ok(());
     }
-    let symbols = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
-    let address = |wanted: &str| {
-        symbols.lines().find_map(|line| {
-            let mut words = line.split_whitespace();
-            let address = u64::from_str_radix(words.next()?, 16).ok()?;
-            (words.nth(1) == Some(wanted) && words.next().is_none()).then_some(address)
-        })
-    };
-    let (start, end) = (address("_text").or(address("_stext")), address("_edata").or(address("_etext")));
+    let names = ["_text", "_stext", "_edata", "_etext"];
+    let symbols = KernelSymbols::named(None, &names).unwrap_or_default();
+    let address = |at: usize| symbols.get(at).and_then(|found| found.first()).map(|symbol| symbol.start);
+    let (start, end) = (address(0).or(address(1)), address(2).or(address(3)));
     let name = "[kernel.kallsyms]";
     writeln!(out, "{id} {:16x} {:16x} {name}", start.unwrap_or(0), end.unwrap_or(0))?;
     let modules = std::fs::File::open("/proc/modules").and_then(read_modules).unwrap_or_default();

@@ -20,6 +20,7 @@ mod generate;
 mod habits;
 mod help;
 mod inject;
+mod kallsyms;
 mod list;
 mod listing;
 mod nested;
@@ -70,6 +71,7 @@ fn main() -> ExitCode {
         Subcommand::Evlist(args) => listing::evlist(&args),
         Subcommand::BuildidList(args) => listing::build_ids(&args),
         Subcommand::BuildidCache(args) => buildid_cache::run(&args),
+        Subcommand::Kallsyms(args) => kallsyms::run(&args),
         Subcommand::Record(args) => told("record", &args.0.command, record::run(&args)),
         Subcommand::Top(args) => top::run(&args, &nested::record_args),
         Subcommand::Trace(args) => trace::run(&args, &nested::record_args),
@@ -79,6 +81,7 @@ fn main() -> ExitCode {
         Subcommand::Doctor(args) => doctor::run(*args.0, &nested::rehearse),
         Subcommand::Config(args) => config::run(&args),
         Subcommand::Version(args) => version::run(&args),
+        Subcommand::Check(args) => version::check(&args),
         Subcommand::Completions(args) => generate::completions(&args, Cli::command()),
         Subcommand::Man(args) => generate::man(&args, help::program(Cli::command())),
         Subcommand::Complete(args) => generate::complete(&args, Cli::command()),

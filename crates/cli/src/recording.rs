@@ -13,7 +13,7 @@ use crate::term::out::{Complaints, say};
 use passed::Passed;
 use perfuse_data::describe::{self, DumpOptions};
 use perfuse_data::feature::{Feature, FeatureId};
-use perfuse_data::replay::{CpuRanges, Filter, Formats, Replay, Step, TimeSpans};
+use perfuse_data::replay::{CpuRanges, Filter, Formats, Replay, Step, TimeSpans, sample_span};
 use perfuse_data::{PerfData, Problem, ReadOptions};
 use perfuse_export::{Begun, ImportFormat, import_or_begun};
 use perfuse_profile::{Admitted, LocalSymbols, Plan, Profile, Reading};
@@ -185,6 +185,9 @@ impl Input {
                 Problem::Truncated { available: 0, .. } if error.location.offset == 0 => {
                     "it is empty: nothing was recorded".to_owned()
                 }
+                Problem::Truncated { available, .. } if error.structure == "file header" => {
+                    format!("not a perf.data file: it ends after {available} bytes")
+                }
                 _ => error.to_string(),
             },
         }
@@ -323,7 +326,7 @@ pub(crate) fn profile(
 ) -> Result<(Profile, LocalSymbols, Passed), Failure> {
     let mut progress = Progress::new(input.path());
     let (mut data, symbols) = input.open_or_import(symbols)?;
-    let mut wanted = Admitted::new(filter.of(&mut data)?, &symbols);
+    let mut wanted = Admitted::new(filter.of(&mut data, input)?, &symbols);
     plan.tasks.comms.clone_from(&filter.comm);
     plan.tasks.pids.clone_from(&filter.pid);
     plan.tasks.tids.clone_from(&filter.tid);
@@ -435,14 +438,18 @@ impl FilterArgs {
         cpus.into_iter().chain(time).chain(filter).collect()
     }
 
-    /// For one recording.
-    pub(crate) fn of(&self, data: &mut PerfData<'_>) -> Result<Filter, Failure> {
+    /// For one recording, which may be read once more to find out when it began and ended.
+    pub(crate) fn of(&self, data: &mut PerfData<'_>, input: &Input) -> Result<Filter, Failure> {
         let mut time = self.time.clone();
         if let Some(spans) = &mut time {
             let failure = |why, spans: &TimeSpans| {
                 Failure::new(format_args!("--time {}: {why}; seconds may be given", spans.text()))
             };
-            spans.settle(data).map_err(|why| failure(why, spans))?;
+            if let Err(why) = spans.settle(data) {
+                let again = input.path().is_file().then(|| input.open().ok()).flatten();
+                let span = again.and_then(|mut data| sample_span(&mut data));
+                spans.settle_in(span.ok_or_else(|| failure(why, spans))?);
+            }
         }
         let Self { comm: comms, pid: pids, tid: tids, cpu: cpus, filter: expr, .. } = self.clone();
         Ok(Filter { comms, pids, tids, cpus, time, expr })

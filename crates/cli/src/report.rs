@@ -4,17 +4,14 @@ mod facts;
 mod groups;
 mod hierarchy;
 mod json;
-mod lines;
 mod options;
 mod screen;
 mod text;
 mod tree;
-mod unsupported;
-mod workers;
 
 use crate::common::pages::{self, Paging};
 use crate::common::style;
-use crate::common::unsupported::Unsupported;
+use crate::common::unsupported::{OfReport, Unsupported};
 use crate::exit::{Failure, Result};
 use crate::export;
 use crate::recording::functions::FunctionArgs;
@@ -25,14 +22,15 @@ use crate::recording::{self, FilterArgs, Input, SymbolFiles};
 use crate::term::number::grouped;
 use crate::term::out::say;
 use groups::Group;
-use options::{List, Plan, Recorded, Style, list_of_names};
-use perfuse_data::Event;
+use options::{List, Numbers, Plan, Recorded, Style, list_of_names, numbers};
 use perfuse_data::describe;
+use perfuse_data::feature::{Feature, FeatureId};
 use perfuse_data::replay::{Formats, Lost, Replay};
+use perfuse_data::{Event, PerfData};
 use perfuse_html::Page;
 use perfuse_profile::{
-    Admitted, Entry, Frames, KeptProfile, Key, LocalSymbols, Lookup, Mode, NameTest, Names, Origin, Profile,
-    Reading, SampleRow, Sources, TracepointTexts, Trees, View, ViewPlan,
+    Admitted, Column, Entry, Frames, KeptProfile, Key, LocalSymbols, Lookup, Mode, NameTest, Names, Origin,
+    Profile, Reading, Running, SampleRow, Sources, TracepointTexts, Trees, View, ViewPlan,
 };
 use perfuse_unwind::{End, Unwinder};
 use std::io::Write;
@@ -81,8 +79,14 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NUMBER", default_value_t = 0, hide_default_value = true)]
     group_sort_idx: usize,
     /// Each key under the one before, with the sums of what is under it
-    #[arg(long)]
+    #[arg(short = 'H', long)]
     hierarchy: bool,
+    /// Sort by latency, which is time that passed: each sample's share divided by the number of threads that ran (record --latency)
+    #[arg(long)]
+    latency: bool,
+    /// Only samples while so many threads ran, such as 1-2
+    #[arg(long, value_name = "NUMBERS", value_parser = numbers)]
+    parallelism: Option<Numbers>,
     /// The key parent: the first caller with such a name; ^sys_|^do_page_fault unless told
     #[arg(short = 'p', long, value_name = "REGEX", value_parser = regex_lite::Regex::new)]
     parent: Option<regex_lite::Regex>,
@@ -177,7 +181,7 @@ pub(crate) struct Args {
     #[arg(long)]
     no_demangle: bool,
     #[command(flatten)]
-    unsupported: Unsupported<unsupported::OfReport>,
+    unsupported: Unsupported<OfReport>,
     /// Write one JSON object (schema perfuse.report/1) in place of text
     #[arg(long, conflicts_with_all = ["dump_raw_trace", "stats", "tasks", "mmaps"])]
     json: bool,
@@ -233,6 +237,8 @@ struct Shown<'s> {
     samples: u64,
     /// All that percentages are of.
     whole: u64,
+    /// The same of latencies.
+    latency: u64,
     view: &'s View<'s>,
     /// Makes the call trees, if any are shown.
     trees: Option<Trees<'s>>,
@@ -355,6 +361,25 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
     text::missing(out, &read.frames)
 }
 
+/// The machine of the recording, as far as a report depends on it.
+struct Machine {
+    name: String,
+    /// The socket of each cpu.
+    sockets: Vec<u32>,
+    /// How many cpus there were; 0 if that was not recorded.
+    cpus: usize,
+}
+
+impl Machine {
+    fn of(data: &mut PerfData<'_>) -> Self {
+        let cpus = match recording::feature(data, FeatureId::NRCPUS) {
+            Some(Feature::NrCpus(cpus)) => cpus.available as usize,
+            _ => 0,
+        };
+        Machine { name: describe::machine(data), sockets: facts::sockets(data), cpus }
+    }
+}
+
 /// Takes samples in, once the keys that tell them apart are known.
 struct Collecting {
     plan: Plan,
@@ -363,26 +388,23 @@ struct Collecting {
 }
 
 impl Collecting {
-    fn new(
-        args: &Args,
-        recorded: &Recorded<'_>,
-        sockets: &[u32],
-        machine: &str,
-        symbols: &LocalSymbols,
-    ) -> Result<Self> {
+    fn new(args: &Args, recorded: &Recorded<'_>, machine: &Machine, symbols: &LocalSymbols) -> Result<Self> {
         let plan = Plan::new(args, recorded)?;
         let symbols = symbols.clone().with_debug_info(
             has_inlined(args, &plan),
             plan.graph.by_address || plan.tells_lines() || has_source(args),
         );
         let texts = TracepointTexts::new(&plan.keys, &plan.given, args.raw_trace);
-        let collected = collect_plan(args, &plan, sockets, &symbols);
-        let unwinder = collected.chains.then(|| Unwinder::new(symbols.symbolizer().clone(), machine));
+        let collected = collect_plan(args, &plan, &machine.sockets, &symbols);
+        let unwinder = collected.chains.then(|| Unwinder::new(symbols.symbolizer().clone(), &machine.name));
         let mut reading = Reading::new(collected)
             .of(plan.mode)
             .with_texts(texts, Lookup::new(symbols.clone(), !args.no_demangle));
         if let Some(unwinder) = unwinder {
             reading = reading.unwinding(unwinder.with_most(args.max_stack));
+        }
+        if plan.counts_threads {
+            reading = reading.counting(Running::new(machine.cpus));
         }
         Ok(Collecting { plan, symbols, reading })
     }
@@ -429,20 +451,19 @@ fn read_watched(args: &Args, watch: &mut impl Watch) -> Result<(Read, Plan)> {
     let (mut data, local) = args.input.open_or_import(args.symbol_files.symbols(args.input.force))?;
     let mut collecting: Option<Collecting> = None;
     let mut lost = Lost::default();
-    let sockets = facts::sockets(&mut data);
-    let machine = describe::machine(&mut data);
-    let mut wanted = Admitted::new(args.filter.of(&mut data)?, &local);
+    let machine = Machine::of(&mut data);
+    let mut wanted = Admitted::new(args.filter.of(&mut data, &args.input)?, &local);
     let replay = Replay::new(data);
     // The events of a file are known from the start, those of a pipe at the first sample.
     let events: Vec<Event> = replay.data().events().iter().cloned().collect();
     if !events.is_empty() {
         let recorded = Recorded { events: &events, formats: replay.formats() };
-        let made = Collecting::new(args, &recorded, &sockets, &machine, &local)?;
+        let made = Collecting::new(args, &recorded, &machine, &local)?;
         watch.begins(&made.plan);
         collecting = Some(made);
     }
     let is_socket = |cpu: Option<u32>| {
-        let socket = cpu.and_then(|cpu| sockets.get(cpu as usize));
+        let socket = cpu.and_then(|cpu| machine.sockets.get(cpu as usize));
         args.socket_filter.is_none_or(|only| socket == Some(&only))
     };
     let mut passed = Passed::default();
@@ -462,7 +483,7 @@ fn read_watched(args: &Args, watch: &mut impl Watch) -> Result<(Read, Plan)> {
             if collecting.is_none() {
                 let events: Vec<Event> = step.entry.events().iter().cloned().collect();
                 let recorded = Recorded { events: &events, formats: step.formats };
-                let made = Collecting::new(args, &recorded, &sockets, &machine, &local)?;
+                let made = Collecting::new(args, &recorded, &machine, &local)?;
                 watch.begins(&made.plan);
                 collecting = Some(made);
             }
@@ -474,13 +495,9 @@ fn read_watched(args: &Args, watch: &mut impl Watch) -> Result<(Read, Plan)> {
     })?;
     let Collecting { plan, symbols, reading } = match collecting {
         Some(collecting) => collecting,
-        None => Collecting::new(
-            args,
-            &Recorded { events: &[], formats: &Formats::default() },
-            &[],
-            &machine,
-            &local,
-        )?,
+        None => {
+            Collecting::new(args, &Recorded { events: &[], formats: &Formats::default() }, &machine, &local)?
+        }
     };
     reading.unwinder().into_iter().for_each(stacks::say);
     let ends = reading.unwinder().into_iter().flat_map(Unwinder::ends).collect();
@@ -507,11 +524,12 @@ fn frames(args: &Args, plan: &Plan, profile: &Profile, symbols: &LocalSymbols) -
 /// The profile that the recording became when it was read before, with the names of now.
 fn read_kept(args: &Args, kept: &KeptProfile, watch: &mut impl Watch) -> Result<Option<(Profile, Frames)>> {
     let Some(profile) = kept.read() else { return Ok(None) };
-    let (data, local) = args.input.open_or_import(args.symbol_files.symbols(args.input.force))?;
+    let (mut data, local) = args.input.open_or_import(args.symbol_files.symbols(args.input.force))?;
+    let machine = Machine::of(&mut data);
     let replay = Replay::new(data);
     let events: Vec<Event> = replay.data().events().iter().cloned().collect();
     let recorded = Recorded { events: &events, formats: replay.formats() };
-    let Collecting { plan, symbols, .. } = Collecting::new(args, &recorded, &[], "", &local)?;
+    let Collecting { plan, symbols, .. } = Collecting::new(args, &recorded, &machine, &local)?;
     watch.begins(&plan);
     let frames = frames(args, &plan, &profile, &symbols);
     Ok(Some((profile, frames)))
@@ -605,6 +623,10 @@ fn collect_plan(args: &Args, plan: &Plan, sockets: &[u32], symbols: &LocalSymbol
     collected.tasks.comms.clone_from(&args.filter.comm);
     collected.tasks.pids.clone_from(&args.filter.pid);
     collected.tasks.tids.clone_from(&args.filter.tid);
+    collected.tasks.parallelism = args.parallelism.as_ref().map_or_else(Vec::new, |list| list.0.clone());
+    if plan.tells_latency() && !collected.keys.contains(&Key::Parallelism) {
+        collected.keys.push(Key::Parallelism);
+    }
     // A branch is judged by where its sample was.
     if plan.mode == Mode::Branches
         && !view_plan(args, plan).filter.admits_all()
@@ -620,6 +642,7 @@ fn view_plan(args: &Args, plan: &Plan) -> ViewPlan {
     let mut view = ViewPlan::new(&plan.keys);
     view.order = plan.order();
     view.ns = args.ns;
+    view.latency = plan.tells_latency();
     view.of_branches = plan.mode == Mode::Branches;
     if plan.keys.contains(&Key::Parent) {
         let regex = args.parent.clone().or_else(|| regex_lite::Regex::new("^sys_|^do_page_fault").ok());
@@ -635,13 +658,16 @@ impl<'s> Shown<'s> {
     fn new(args: &Args, plan: &Plan, read: &'s Read, index: usize, view: &'s View<'s>) -> Self {
         let name = read.names[index].as_str();
         let is_relative = args.percentage == "relative";
-        let (samples, whole) = match is_relative {
+        let (samples, whole, latency) = match is_relative {
             true => {
-                let counted =
-                    |sum: (u64, u64), entry: &Entry| (sum.0 + entry.self_samples, sum.1 + entry.self_weight);
-                view.entries.iter().fold((0, 0), counted)
+                let mut sum = Entry::default();
+                view.entries.iter().for_each(|entry| sum.add(entry));
+                (sum.self_samples, sum.self_weight, sum.latency.0)
             }
-            false => (view.event.samples, view.event.weight),
+            false => {
+                let latency = if plan.tells_latency() { view.whole_latency() } else { 0 };
+                (view.event.samples, view.event.weight, latency)
+            }
         };
         let has_name = |entry: &&Entry| {
             let symbol = view.frames.get(entry.frame).symbol.as_deref().unwrap_or("");
@@ -656,11 +682,17 @@ impl<'s> Shown<'s> {
         let mut all: Vec<&Entry> = view.entries.iter().filter(is_shown).filter(has_name).collect();
         let trees = (plan.graph.style != Style::None).then(|| plan.order());
         view.sort(&mut all, &plan.sort, trees);
-        let rank = |entry: &Entry| if plan.children { entry.total_weight } else { entry.self_weight };
-        let is_enough =
-            |entry: &&Entry| rank(entry) as f64 * 100.0 / whole.max(1) as f64 >= args.percent_limit;
-        let entries = all.iter().copied().filter(is_enough).collect();
         let trees = trees.map(|_| tree::trees(plan, whole, view));
-        Shown { name, event: &read.events[index], samples, whole, view, trees, entries, all }
+        let event = &read.events[index];
+        let mut shown = Shown { name, event, samples, whole, latency, view, trees, entries: Vec::new(), all };
+        let of = shown.whole_of(plan.rank).max(1) as f64;
+        let is_enough = |entry: &&Entry| plan.rank(entry) as f64 * 100.0 / of >= args.percent_limit;
+        shown.entries = shown.all.iter().copied().filter(is_enough).collect();
+        shown
+    }
+
+    /// All that the percentages of a column are of.
+    fn whole_of(&self, column: Column) -> u64 {
+        if column.is_of_latency() { self.latency } else { self.whole }
     }
 }

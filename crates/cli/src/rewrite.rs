@@ -105,7 +105,7 @@ pub(crate) struct CutArgs {
 pub(crate) fn cut(args: &CutArgs) -> Result {
     let mut data = args.input.open()?;
     let mut cut = Cut::default();
-    (cut.filter, cut.events) = (args.filter.of(&mut data)?, args.events.clone());
+    (cut.filter, cut.events) = (args.filter.of(&mut data, &args.input)?, args.events.clone());
     let done = args.output.write(&args.input.name(), |target| cut.run(data, target))?;
     Ok(tell(&done, &args.output.output))
 }

@@ -1,9 +1,7 @@
 //! `perfuse script`: a line for each sample, in perf's form.
 
-mod unsupported;
-
 use crate::common::pages::{self, Paging};
-use crate::common::unsupported::Unsupported;
+use crate::common::unsupported::{OfScript, Unsupported};
 use crate::exit::{Failure, Result};
 use crate::recording::passed::Passed;
 use crate::recording::stacks::{self, Stacks};
@@ -119,7 +117,7 @@ pub(crate) struct Args {
     #[arg(long)]
     no_demangle: bool,
     #[command(flatten)]
-    unsupported: Unsupported<unsupported::OfScript>,
+    unsupported: Unsupported<OfScript>,
 }
 
 /// Runs the subcommand.
@@ -142,7 +140,7 @@ fn show(mut out: impl Write, args: &Args) -> Result {
 fn print(out: &mut impl Write, args: &Args) -> Result<()> {
     let symbols = args.symbol_files.symbols(args.input.force);
     let mut data = args.input.open_named(&symbols)?;
-    let mut wanted = Admitted::new(args.filter.of(&mut data)?, &symbols);
+    let mut wanted = Admitted::new(args.filter.of(&mut data, &args.input)?, &symbols);
     let clock = match (args.reltime, args.deltatime) {
         (true, _) => Clock::SinceStart,
         (_, true) => Clock::SinceLast,

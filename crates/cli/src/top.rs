@@ -5,7 +5,7 @@
 use crate::annotate;
 use crate::common::kernel::{Choice, Choices};
 use crate::common::style;
-use crate::common::unsupported::{PerfOption, PerfOptions, Unsupported};
+use crate::common::unsupported::{OfTop, Unsupported};
 use crate::exit::{Failure, Result};
 use crate::record;
 use crate::recording::SymbolFiles;
@@ -22,25 +22,6 @@ use std::time::Duration;
 pub(crate) const KEYS: [Key; 8] =
     [Key::Comm, Key::Dso, Key::Symbol, Key::Pid, Key::Tgid, Key::Cpu, Key::Srcline, Key::Srcfile];
 
-/// Options of `perf top` that mean nothing here.
-#[derive(Clone, Debug)]
-struct OfTop;
-
-impl PerfOptions for OfTop {
-    const OPTIONS: &'static [PerfOption] = &[
-        // The intervals are --span.
-        PerfOption::ignored("zero").letter('z'),
-        PerfOption::ignored("force"),
-        PerfOption::ignored("verbose").letter('v'),
-        PerfOption::ignored("ignore-vmlinux"),
-        PerfOption::ignored("num-thread-synthesize").value(),
-        PerfOption::ignored("proc-map-timeout").value(),
-        PerfOption::ignored("objdump").value(),
-        PerfOption::ignored("addr2line").value(),
-        PerfOption::ignored("no-bpf-event"),
-    ];
-}
-
 /// Rows of a table, unless told.
 const ROWS: usize = 20;
 
@@ -54,6 +35,9 @@ pub(crate) struct Args {
     /// Events to sample, as perf names them
     #[arg(short, long, value_name = "LIST")]
     event: Vec<String>,
+    /// Only hits of the tracepoints of the -e before it that match, such as prev_pid > 7
+    #[arg(long, value_name = "EXPRESSION")]
+    filter: Option<String>,
     /// Samples a second; max: as many as the kernel allows
     #[arg(short = 'F', long, value_name = "HZ", conflicts_with = "count")]
     freq: Option<String>,
@@ -130,9 +114,21 @@ pub(crate) struct Args {
     /// End after so many tables, or objects
     #[arg(short = 'n', long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     tables: Option<u64>,
+    /// Only functions of at least this share
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.0, hide_default_value = true)]
+    percent_limit: f64,
+    /// In tables: the number of samples
+    #[arg(long)]
+    show_nr_samples: bool,
+    /// In tables: the occurrences of the event that samples stand for
+    #[arg(long)]
+    show_total_period: bool,
     /// A table after the other, as where there is no terminal
     #[arg(long)]
     stdio: bool,
+    /// The screen, which is the default on a terminal
+    #[arg(long, conflicts_with_all = ["stdio", "json", "tables"])]
+    tui: bool,
     /// One JSON object (schema perfuse.top/1) a line for each interval
     #[arg(long, conflicts_with = "stdio")]
     json: bool,
@@ -175,6 +171,8 @@ impl Args {
         let mut tables = Tables::new(&self.sort);
         tables.filter.objects.clone_from(&self.dsos);
         tables.filter.symbols.clone_from(&self.symbols);
+        tables.least_percent = self.percent_limit;
+        tables.numbers = [self.show_nr_samples, self.show_total_period];
         tables
     }
 
@@ -184,6 +182,7 @@ impl Args {
         let kernel = self.kernel.as_ref().map(|kernel| kernel.word().to_string_lossy().into_owned());
         let event = self.event.iter().map(|list| ("--event", Some(list)));
         let others = [
+            ("--filter", self.filter.as_ref()),
             ("--freq", self.freq.as_ref()),
             ("--count", self.count.as_ref()),
             ("--call-graph", self.call_graph.as_ref()),

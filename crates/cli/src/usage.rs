@@ -201,7 +201,11 @@ impl Refused<'_> {
         let names = self.arg(name).and_then(Arg::get_value_names).unwrap_or_default();
         let names: Vec<&str> = names.iter().map(|name| name.as_str()).collect();
         let one = match names[..] {
-            ["N" | "NUMBER"] => "a number",
+            ["N" | "NUMBER" | "COUNT" | "ROWS"] => "a number",
+            ["TEXT"] => "a text",
+            ["KEY,..."] => "keys, such as comm,dso",
+            ["FIELD,..."] => "fields, such as comm,sym",
+            ["SECONDS"] => "seconds",
             ["MS"] => "milliseconds",
             ["PID" | "PID,..."] => "numbers of processes, such as 1234,5678",
             ["TID" | "TID,..."] => "numbers of threads, such as 1234,5678",

@@ -22,7 +22,7 @@ pub use calls::{CallReplay, Heard};
 pub use chains::{callstack, is_to_be_unwound, rest_of_chain};
 use deferred::Deferred;
 pub(crate) use deferred::{MOST_WAITING, cookie, joined};
-pub use filter::{CpuRanges, Filter, NoTimes, TimeSpans};
+pub use filter::{CpuRanges, Filter, NoTimes, TimeSpans, sample_span};
 pub use formats::Formats;
 pub use groups::Groups;
 use perfuse_abi::record::{Decoded, RawRecord, Record, Sample};

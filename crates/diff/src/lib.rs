@@ -1,14 +1,20 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod classic;
+mod compute;
 mod export;
 mod proportions;
 mod sampled;
+mod text;
 mod weights;
 
+pub use classic::Classic;
+pub use compute::{Compute, Computed, compute};
 pub use export::{Named, json, markdown};
 pub use perfuse_stat::compare::Estimate;
 pub use sampled::{Rounds, RoundsPlan, SampleError, sample_rounds};
+pub use text::{Looks, is_time, text};
 pub use weights::{Weight, Weights, by_function};
 
 use perfuse_stat::compare::{holm, paired};

@@ -47,9 +47,14 @@ pub enum Call {
     Process,
     /// Catching signals.
     Signals,
-    /// A file of /proc, /sys, the tracing file system or a cgroup that was needed.
+    /// A file of /proc, /sys or the tracing file system that was needed.
     File {
         /// Where it is, or ought to be.
+        path: PathBuf,
+    },
+    /// Opening a cgroup.
+    Cgroup {
+        /// Its path, as it was named.
         path: PathBuf,
     },
 }

@@ -166,6 +166,7 @@ impl Error {
             Call::Signals => "cannot watch for signals".to_owned(),
             Call::Process => "cannot follow the measured program".to_owned(),
             Call::File { path } => format!("cannot use {}", path.display()),
+            Call::Cgroup { path } => format!("cannot use the cgroup {}", path.display()),
         }
     }
 

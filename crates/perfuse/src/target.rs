@@ -68,7 +68,7 @@ impl Cgroup {
                 },
             }
         }
-        Err(Error::new(Call::File { path: path.to_path_buf() }, failure))
+        Err(Error::new(Call::Cgroup { path: path.to_path_buf() }, failure))
     }
 
     /// One of a kernel that knows cgroups by descriptors of its own: its path, and the descriptor by which it is named.

@@ -64,6 +64,8 @@ pub struct TaskFilter {
     pub pids: Vec<u32>,
     /// Threads.
     pub tids: Vec<u32>,
+    /// Numbers of threads that ran, where these are known.
+    pub parallelism: Vec<u32>,
 }
 
 impl TaskFilter {
@@ -198,6 +200,8 @@ pub struct Collector {
     path: Vec<(Level, u64)>,
     stack: Vec<LocationId>,
     given: Vec<u64>,
+    /// How many threads run, where that is known.
+    parallelism: u32,
 }
 
 /// Things by their numbers, each once.
@@ -249,6 +253,7 @@ impl Collector {
             path: Vec::new(),
             stack: Vec::new(),
             given: Vec::new(),
+            parallelism: 0,
         }
     }
 
@@ -264,6 +269,11 @@ impl Collector {
     pub fn give(&mut self, values: &[u64]) {
         self.given.clear();
         self.given.extend_from_slice(values);
+    }
+
+    /// Tells how many threads run at the sample that is added next: [`Key::Parallelism`].
+    pub fn set_parallelism(&mut self, threads: u32) {
+        self.parallelism = threads;
     }
 
     /// Names an event. Events of two profiles that are merged are the same if they have the same name.
@@ -381,7 +391,12 @@ impl Collector {
         let weight = weight.min(u64::MAX - sum.weight);
         sum.weight += weight;
         sum.chains += u64::from(chain.is_some());
-        if !task.is_wanted {
+        if self.parallelism > 0 {
+            let latency = weight.saturating_mul(1000) / u64::from(self.parallelism);
+            sum.latency = sum.latency.saturating_add(latency);
+        }
+        let counts = &self.plan.tasks.parallelism;
+        if !task.is_wanted || !counts.is_empty() && !counts.contains(&self.parallelism) {
             return;
         }
         let chain = chain.filter(|_| self.plan.chains);
@@ -451,6 +466,7 @@ impl Collector {
             Key::Pid => self.threads.number(of.at.tid),
             Key::Tgid => self.threads.number(of.at.pid),
             Key::Cgroup => self.cgroups.number(of.sample.cgroup.unwrap_or(0)),
+            Key::Parallelism => self.parallelism.into(),
             key => value_of(key, of.sample, &self.plan, &self.given),
         }
     }

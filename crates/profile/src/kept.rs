@@ -88,7 +88,10 @@ impl Write for Bounded {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tables::SampleTime;
+    use crate::collect::{Collector, Plan, Taken};
+    use perfuse_abi::Attr;
+    use perfuse_abi::record::Sample;
+    use perfuse_data::session::{Level, Session};
     use std::fs;
     use std::os::unix::fs::DirBuilderExt;
 
@@ -101,9 +104,13 @@ mod tests {
         fs::write(&recording, "text").expect("written");
         let kept =
             |how: &str| KeptProfile::of(&folder, &recording, &fs::metadata(&recording).expect("a file"), how);
-        let mut profile = Profile::numbered(4);
-        profile.add_stack_at(&[0, 1, 2], 2, 7);
-        profile.times.push(SampleTime { time_ns: 5, weight: 7, row: 0 });
+        let mut plan = Plan::new(&[]);
+        plan.times = true;
+        let (mut collector, session, attr) = (Collector::new(plan), Session::new(), Attr::default());
+        let mut sample = Sample::default();
+        (sample.ip, sample.time) = (Some(7), Some(5));
+        collector.add(&Taken::new((0, &attr), &session, &sample, Level::User, 7));
+        let mut profile = collector.finish(&session);
         assert!(kept("one way").read().is_none());
         kept("one way").write(&profile).expect("kept");
         let saved = |profile: &Profile| {

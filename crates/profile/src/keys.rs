@@ -46,6 +46,8 @@ pub enum Key {
     Simd,
     /// The size of the page of the code.
     CodePageSize,
+    /// How many threads ran: see [`Running`](crate::Running).
+    Parallelism,
     /// The place in the function. Source files and lines are not read yet.
     Srcline,
     /// The source file, which is not read yet.
@@ -111,7 +113,7 @@ pub enum Key {
 /// A key, its names, its title; the first name is the one to show.
 type Known = (Key, &'static [&'static str], &'static str);
 
-const KEYS: [Known; 50] = [
+const KEYS: [Known; 51] = [
     (Key::Comm, &["comm"], "Command"),
     (Key::Dso, &["dso"], "Shared Object"),
     (Key::Symbol, &["symbol", "sym"], "Symbol"),
@@ -132,6 +134,7 @@ const KEYS: [Known; 50] = [
     (Key::Transaction, &["transaction"], "Transaction                "),
     (Key::Simd, &["simd"], "Simd   "),
     (Key::CodePageSize, &["code_page_size"], "Code Page Size"),
+    (Key::Parallelism, &["parallelism"], "Parallelism"),
     (Key::Srcline, &["srcline"], "Source:Line"),
     (Key::Srcfile, &["srcfile"], "Source File"),
     (Key::SymbolSize, &["symbol_size"], "Symbol size"),
@@ -242,6 +245,10 @@ pub enum Column {
     Total,
     /// The share of the function itself.
     Own,
+    /// The share of the latency that a function with what it calls has: see [`ViewPlan::latency`](crate::ViewPlan::latency).
+    LatencyTotal,
+    /// The share of the latency that the function itself has.
+    Latency,
     /// Of that, what was in the kernel.
     OwnKernel,
     /// Of that, what was in the program.
@@ -258,9 +265,11 @@ pub enum Column {
     Key(Key),
 }
 
-const COLUMNS: [(Column, &[&str]); 8] = [
+const COLUMNS: [(Column, &[&str]); 10] = [
     (Column::Own, &["overhead"]),
     (Column::Total, &["overhead_children", "children"]),
+    (Column::Latency, &["latency"]),
+    (Column::LatencyTotal, &["latency_children"]),
     (Column::OwnKernel, &["overhead_sys"]),
     (Column::OwnUser, &["overhead_us"]),
     (Column::OwnGuestKernel, &["overhead_guest_sys"]),
@@ -279,6 +288,11 @@ impl Column {
     /// All names of all columns.
     pub fn names() -> impl Iterator<Item = &'static str> {
         COLUMNS.iter().flat_map(|(_, names)| names.iter().copied()).chain(Key::names())
+    }
+
+    /// Whether it tells of the latency.
+    pub fn is_of_latency(self) -> bool {
+        matches!(self, Column::Latency | Column::LatencyTotal)
     }
 
     /// The key, if it is one.

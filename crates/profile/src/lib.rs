@@ -21,6 +21,7 @@ mod names;
 mod origin;
 mod profile;
 mod reading;
+mod running;
 mod save;
 mod seal;
 mod source;
@@ -31,6 +32,7 @@ mod supplement;
 mod tables;
 mod tracepoints;
 mod view;
+mod workers;
 
 pub use perfuse_data::session::Level;
 pub use perfuse_symbols as symbols;
@@ -46,6 +48,7 @@ pub use names::{FunctionAt, NamedFunction, Names};
 pub use origin::Origin;
 pub use profile::{MergeError, Profile};
 pub use reading::{Mode, Reading};
+pub use running::Running;
 pub use save::LoadError;
 pub use seal::{SealOptions, SealedRecording, seal};
 pub use source::{Function, LocalSymbols, ObjectRef, Symbols, TimedAddress};
@@ -57,6 +60,8 @@ pub use tables::{
     Thread,
 };
 pub use tracepoints::{FieldKey, TracepointTexts, field_keys};
+pub use workers::in_order;
+
 pub use view::{
     Branch, Changed, Entry, Filter, Frame, FrameId, Frames, Hierarchy, HotFunction, JoinedRow, Least,
     NameTest, Neighbours, Node, Order, PlaceSum, Trees, View, ViewPlan, difference, join,

@@ -87,6 +87,15 @@ impl Profile {
         &self.times
     }
 
+    /// The part of a row in the latency: its weight, shared between the threads that ran, in 1000ths if there is room for them.
+    pub(crate) fn latency_of(&self, row: &SampleRow) -> u64 {
+        let threads = self.value(row.context, Key::Parallelism).unwrap_or(1).max(1);
+        match self.event(row.event as usize).weight > u64::MAX / 1000 {
+            true => row.weight / threads,
+            false => row.weight * 1000 / threads,
+        }
+    }
+
     /// Keeps these rows alone, with their times. Events keep the sums of all; rows have other numbers then.
     pub fn retain(&mut self, is_kept: impl Fn(&Self, &SampleRow) -> bool) {
         let is_kept: Vec<bool> = self.rows.iter().map(|row| is_kept(self, row)).collect();
@@ -200,7 +209,7 @@ impl Profile {
         let mut part = self.clone_tables();
         let mut numbers = vec![None; rows.len()];
         for event in &mut part.events {
-            (event.samples, event.weight, event.chains) = (0, 0, 0);
+            (event.samples, event.weight, event.chains, event.latency) = (0, 0, 0, 0);
         }
         for (row, number) in rows.iter().zip(&mut numbers) {
             if (time_ns.is_some() && row.samples == 0) || !is_wanted(row) {
@@ -246,7 +255,7 @@ impl Profile {
             (u128::from(number) * u128::from(parts) + u128::from(up)) / u128::from(of.max(1))
         };
         for event in &mut self.events {
-            (event.weight, event.samples) = (0, 0);
+            (event.weight, event.samples, event.latency) = (0, 0, 0);
             event.chains = left(event.chains, of - 1) as u64;
         }
         for row in &mut self.rows {
@@ -311,6 +320,7 @@ impl Profile {
             all.weight = all.weight.saturating_add(sum.weight);
             all.samples = all.samples.saturating_add(sum.samples);
             all.chains = all.chains.saturating_add(sum.chains);
+            all.latency = all.latency.saturating_add(sum.latency);
         }
         let rows: Vec<u32> =
             other.rows.iter().map(|row| ids.row(row, events[row.event as usize] as u32)).collect();

@@ -5,6 +5,7 @@ use crate::collect::{Collector, Plan, Taken};
 use crate::locate::ThreadTime;
 use crate::lookup::Lookup;
 use crate::profile::Profile;
+use crate::running::Running;
 use crate::source::LocalSymbols;
 use crate::tracepoints::TracepointTexts;
 use perfuse_abi::record::{Decoded, Sample, Weight};
@@ -67,6 +68,8 @@ pub struct Reading {
     named: usize,
     /// Unwinds stacks of which samples have copies.
     unwinder: Option<Unwinder>,
+    /// Counts threads that run, for [`Key::Parallelism`](crate::Key::Parallelism).
+    running: Option<Running>,
     /// Room for a callchain that was unwound.
     chain: Vec<u64>,
 }
@@ -82,6 +85,7 @@ impl Reading {
             lookup: None,
             named: 0,
             unwinder: None,
+            running: None,
             chain: Vec::new(),
         }
     }
@@ -105,6 +109,12 @@ impl Reading {
         Reading { unwinder: Some(unwinder), ..self }
     }
 
+    /// Threads that run are counted, for [`Key::Parallelism`](crate::Key::Parallelism) and latencies.
+    #[must_use]
+    pub fn counting(self, running: Running) -> Self {
+        Reading { running: Some(running), ..self }
+    }
+
     /// The unwinder, which tells how stacks ended.
     pub fn unwinder(&self) -> Option<&Unwinder> {
         self.unwinder.as_ref()
@@ -124,6 +134,10 @@ impl Reading {
 
     #[inline]
     fn plain(&mut self, step: &Step<'_>) {
+        if let (Some(running), Some(decoded)) = (&mut self.running, step.decoded) {
+            running.heed(decoded);
+            self.collector.set_parallelism(running.count());
+        }
         match (step.decoded, step.sample()) {
             (Some(decoded), Some(sample)) => self.add(step, decoded, sample),
             (Some(_), None) => self.collector.session_changed(),

@@ -298,7 +298,7 @@ impl Saved {
         let contexts = self.contexts(&keys)?;
         let mut events: Vec<EventSum> = Vec::with_capacity(self.events.len());
         for &(name, samples, weight, chains) in &self.events {
-            events.push(EventSum { name: string(name, "events")?, samples, weight, chains });
+            events.push(EventSum { name: string(name, "events")?, samples, weight, chains, latency: 0 });
         }
         let rows = self.rows(&events)?;
         check(self.times.iter().all(|of| (of.2 as usize) < rows.len()), "times")?;

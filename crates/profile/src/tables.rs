@@ -177,6 +177,9 @@ pub struct EventSum {
     pub weight: u64,
     /// Samples with a callchain.
     pub chains: u64,
+    /// The same occurrences, each shared between the threads that ran, in units of a 1000th. 0 without
+    /// [`Key::Parallelism`](crate::Key::Parallelism), and in a profile that was saved.
+    pub latency: u64,
 }
 
 /// All samples of one event that have the same stack and the same keys.

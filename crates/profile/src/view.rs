@@ -122,6 +122,9 @@ pub struct ViewPlan {
     /// Entries are where branches went to: those without a name are told as the process has them, and the filter is of
     /// where the samples were, which [`Key::SymbolIaddr`] tells.
     pub of_branches: bool,
+    /// Whether entries tell their part of the latency too: each sample divided by the number of threads that ran. The profile needs
+    /// [`Key::Parallelism`].
+    pub latency: bool,
 }
 
 impl ViewPlan {
@@ -135,6 +138,7 @@ impl ViewPlan {
             ignore_callees: None,
             ns: false,
             of_branches: false,
+            latency: false,
         }
     }
 
@@ -169,8 +173,12 @@ impl<'p> View<'p> {
     /// first in it decides what an address outside of all maps is taken for.
     pub fn new(profile: &'p Profile, frames: &'p Frames, event: usize, plan: &ViewPlan) -> Self {
         let mut contexts = ViewContexts::new(profile, frames, plan);
-        let paths = paths(profile, frames, event, plan, &mut contexts);
+        let mut paths = paths(profile, frames, event, plan, &mut contexts);
         let rows = Rows::new(&paths, plan.order.caller_first);
+        let latencies = plan.latency.then(|| {
+            paths.weigh(|row| profile.latency_of(row));
+            Rows::new(&paths, plan.order.caller_first)
+        });
         drop(paths);
         let groups = Groups::new(frames, &plan.keys, rows.all_frames());
         let mut view = View {
@@ -184,8 +192,16 @@ impl<'p> View<'p> {
             rows,
             groups,
         };
-        view.make_entries();
+        view.make_entries(latencies.as_ref());
         view
+    }
+
+    /// The latency of all samples of the event, in the units of [`Entry::latency`]; of those that are there if the profile does not
+    /// tell of others.
+    pub fn whole_latency(&self) -> u64 {
+        let of_event = self.profile.samples().iter().filter(|row| row.event as usize == self.event_index);
+        let of_rows = || of_event.fold(0u64, |sum, row| sum.saturating_add(self.profile.latency_of(row)));
+        if self.event.latency > 0 { self.event.latency } else { of_rows() }
     }
 
     /// The plan that it was made by.

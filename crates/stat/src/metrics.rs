@@ -90,6 +90,11 @@ fn unknown(name: &str, tables: &Tables) -> Error {
         let groups = tables.metrics.iter().flat_map(|metric| &metric.groups);
         tables.metrics.iter().map(|metric| &metric.name).chain(groups).map(String::as_str)
     };
+    if name.starts_with("TopdownL") {
+        return Error::Plan(format!(
+            "there are no top-down metrics ('{name}') here; they come from tables of the processor's events (--events-dir)"
+        ));
+    }
     let close = nearest(name, known());
     let hint = match close.is_empty() {
         true => "; perfuse list metric shows those there are".to_owned(),

@@ -46,6 +46,18 @@ pub struct Module {
     pub(crate) symbols: Pieces,
 }
 
+/// Where a name is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NamedSymbol {
+    /// The module; `None` is the core.
+    pub module: Option<String>,
+    /// Its first address.
+    pub start: u64,
+    /// Bytes up to the next address that has a name.
+    pub size: u64,
+}
+
 /// Where a module is, by `/proc/modules`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadedModule {
@@ -183,6 +195,34 @@ impl KernelSymbols {
             Some(number) => &self.modules.get(number)?.symbols,
         };
         Some(Symbol { id, ..table.get(index)? })
+    }
+
+    /// Where each of these names is, in the running kernel or the one of a copy of its list. A name may be there several times, also where
+    /// others have the same address.
+    pub fn named(kallsyms: Option<&Path>, names: &[&str]) -> Result<Vec<Vec<NamedSymbol>>, Missing> {
+        let (path, symbols) = match kallsyms {
+            Some(path) => (path, Self::open(path, None)?),
+            None => (Path::new(KALLSYMS), Self::running()?),
+        };
+        let failed = |error| Missing::from_error(path, error);
+        let image = Image::open(path).map_err(failed)?;
+        let text = image.stream(MAX_FILE, LIST).map_err(failed)?;
+        let found = symbols.find_names(text, names);
+        found.map_err(|error| failed(image.error(0, LIST, Problem::Io(error.kind()))))
+    }
+
+    /// The same in this text of the list.
+    fn find_names(&self, text: impl Read, names: &[&str]) -> io::Result<Vec<Vec<NamedSymbol>>> {
+        let mut found = vec![Vec::new(); names.len()];
+        for_each_line(text, MAX_LINE, |line| {
+            let Some(entry) = entry(line) else { return };
+            for (of, _) in found.iter_mut().zip(names).filter(|(_, name)| name.as_bytes() == entry.name) {
+                let next = self.find(entry.address).map_or(0, |(_, at)| at.symbol.size);
+                let module = entry.module.map(|module| String::from_utf8_lossy(module).into_owned());
+                of.push(NamedSymbol { module, start: entry.address, size: next });
+            }
+        })?;
+        Ok(found)
     }
 
     /// The symbols of the core.
@@ -357,6 +397,19 @@ ffffffffc00 t";
         assert_eq!(symbols.find_in("bpf", 0xffffffffc0001010), None);
         assert_eq!(symbols.address_of("_stext"), Some(0xffffffff81000000));
         assert_eq!(symbols.address_of("some_data"), Some(0xffffffff82000000));
+    }
+
+    #[test]
+    fn symbols_are_found_by_name_in_all_parts() {
+        let symbols = symbols();
+        let names = ["local_one", "entry", "memset", "__pi_memset", "nothing"];
+        let found = symbols.find_names(KALLSYMS.as_bytes(), &names).expect("text");
+        let found: Vec<_> =
+            found.iter().flatten().map(|at| (at.module.as_deref(), at.start, at.size)).collect();
+        let expected = [(None, 0xffffffff81000200, 0x100), (Some("e1000"), 0xffffffffc0001100, 0x1f00)];
+        assert_eq!(found[..2], expected);
+        // Both names of one address.
+        assert_eq!((found.len(), found[2].1, found[2]), (4, 0xffffffff81000300, found[3]));
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub use info::DebugInfo;
 pub use jit::CodeMap;
 pub use jit::dump::{JitDump, JitEvent, JitHeader, JitLine, JitRecord};
 pub use jit::written::{WrittenCode, WrittenDump};
-pub use kernel::{InModule, KernelSymbols, LoadedModule, Module, read_modules};
+pub use kernel::{InModule, KernelSymbols, LoadedModule, Module, NamedSymbol, read_modules};
 pub use key::{Address, DsoKey, DsoKind, Reference};
 pub use missing::Missing;
 pub use perfuse_files::{BuildId, BuildIdError};

@@ -1,5 +1,5 @@
 //! Looks of text output: text that is harmless on terminals ([`foreign`], of `perfuse-data`, and [`out`]), numbers and units
-//! ([`number`]), tables and wrapped lines ([`table`]), names of functions in little room ([`names`]), and what the terminal and the locale can show ([`glyphs`], [`columns`]),
+//! ([`number`]), tables and wrapped lines ([`table`]), lines with percentages ([`lines`]), names of functions in little room ([`names`]), and what the terminal and the locale can show ([`glyphs`], [`columns`]),
 //! programs that show it a screen at a time ([`pager`]), and the clipboard ([`clipboard`]).
 //!
 //! Nothing here knows what is told. [`out`] is the one module that writes, and to standard output and standard error alone.
@@ -11,6 +11,7 @@
 struct Readme;
 
 pub mod glyphs;
+pub mod lines;
 pub mod names;
 pub mod number;
 pub mod out;

@@ -69,13 +69,21 @@ fn table(subject: &Subject<'_>, rows: usize) -> Table {
     let has_chains = subject.has_chains();
     let shares = if has_chains { &["Total", "Self"][..] } else { &["Self"][..] };
     let titles = subject.titles();
-    let head = shares.iter().chain(&titles).map(Cell::new).collect();
+    let numbers = subject.tables().numbers;
+    let asked =
+        |of: [String; 2]| of.into_iter().zip(numbers).filter(|(_, is_asked)| *is_asked).map(|(of, _)| of);
+    let more: Vec<String> = asked(["Samples", "Period"].map(str::to_owned)).collect();
+    let head =
+        shares.iter().map(Cell::new).chain(more.iter().map(Cell::new)).chain(titles.iter().map(Cell::new));
+    let head = head.collect();
     let row = |row: &Row| {
         let total = has_chains.then(|| percent(row.total));
-        total.into_iter().chain([percent(row.own)]).chain(row.texts.iter().map(Cell::new)).collect()
+        let more = asked([row.samples, row.own].map(|number| number.to_string())).map(Cell::new);
+        let shares = total.into_iter().chain([percent(row.own)]).chain(more);
+        shares.chain(row.texts.iter().map(Cell::new)).collect()
     };
     let column = |side, least| Column { gap: 2, side, least };
-    let columns = shares.iter().map(|_| column(Side::Right, 6));
+    let columns = (0..shares.len() + more.len()).map(|_| column(Side::Right, 6));
     Table {
         columns: columns.chain(titles.iter().map(|_| column(Side::Left, 0))).collect(),
         rows: std::iter::once(head).chain(subject.rows().iter().take(rows).map(row)).collect(),
@@ -129,6 +137,19 @@ mod tests {
         let (entry, whole) = (&event["entries"][0], event["period"].as_u64().unwrap());
         assert_eq!((&entry["comm"], &entry["dso"]), (&json!("grind"), &json!("grind")));
         assert_eq!(entry["total_period"].as_u64().map(|total| total * 1000 / whole), Some(425));
+    }
+
+    #[test]
+    fn a_table_has_what_was_asked_for() {
+        let window = window("chains.data");
+        let frames = Frames::new(&Names::new(&window.profile, &()), false);
+        let mut tables = Tables::new(&[Key::Comm, Key::Dso]);
+        (tables.numbers, tables.least_percent) = ([true, false], 40.0);
+        let expected = "   Total    Self  Samples  Command  Shared Object
+  42.50%  27.50%       11  grind    grind
+";
+        let text = Shown::new(&window, &frames, &tables).text(9);
+        assert_eq!(text.split_once('\n').map(|(_, rest)| rest.trim_end()), Some(expected.trim_end()));
     }
 
     #[test]

@@ -56,6 +56,10 @@ pub struct Tables {
     pub is_reversed: bool,
     /// The samples that are wanted, by where they were.
     pub filter: Filter,
+    /// Rows have at least so many percent of the event, with what they called.
+    pub least_percent: f64,
+    /// Whether tables for pipes tell the numbers of samples and of occurrences, too.
+    pub numbers: [bool; 2],
 }
 
 impl Tables {
@@ -66,6 +70,8 @@ impl Tables {
             order: RowOrder::default(),
             is_reversed: false,
             filter: Filter::default(),
+            least_percent: 0.0,
+            numbers: [false; 2],
         }
     }
 }
@@ -118,7 +124,9 @@ impl<'v> Subject<'v> {
             texts: tables.keys.iter().map(|&key| text(&view, entry, key)).collect(),
             entry: entry.clone(),
         };
-        let mut rows: Vec<Row> = view.sorted(&columns).into_iter().map(row).collect();
+        let least = tables.least_percent / 100.0 * view.event.weight as f64;
+        let is_enough = |row: &Row| row.total as f64 >= least;
+        let mut rows: Vec<Row> = view.sorted(&columns).into_iter().map(row).filter(is_enough).collect();
         if let RowOrder::Key(key) = tables.order {
             rows.sort_by(|one, other| one.texts.get(key).cmp(&other.texts.get(key)));
         }

@@ -42,6 +42,18 @@ pub(crate) fn all(words: &[Processes]) -> Vec<u32> {
     all
 }
 
+/// The sentence to say where several options, in this order, tell whom to measure: as in perf, processes, threads and users go before
+/// cpus. Each is given by whether it is there.
+pub(crate) fn overridden(options: &[(&str, bool)]) -> Option<String> {
+    let mut given = options.iter().filter(|(_, is_there)| *is_there).map(|(option, _)| *option);
+    let first = given.next().filter(|option| !["-C", "-a"].contains(option))?;
+    match given.collect::<Vec<_>>()[..] {
+        [] => None,
+        [other] => Some(format!("{first} overrides {other}")),
+        [ref others @ .., last] => Some(format!("{first} overrides {} and {last}", others.join(", "))),
+    }
+}
+
 /// Refuses processes and threads that are not there.
 pub(crate) fn are_there(kernel: &Perf, processes: &[Processes], threads: &[u32]) -> Result<(), Failure> {
     let all = all(processes).into_iter().map(|pid| ("process", pid));

@@ -12,11 +12,14 @@ use perfuse_data::session::Level;
 use perfuse_data::tool::kind;
 use std::marker::PhantomData;
 
-/// An option of perf.
+/// The options of all commands.
+const TABLE: &str = include_str!("unsupported.txt");
+
+/// An option of perf: a row of the table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PerfOption {
-    /// Its name, and its letter.
-    name: (&'static str, char),
+    name: &'static str,
+    letter: Option<char>,
     /// How many values it takes.
     values: (usize, usize),
     /// Why it is refused; one without a reason is taken and changes nothing.
@@ -53,44 +56,60 @@ impl Part {
     }
 }
 
-/// No letter.
-const NONE: char = '\0';
-
 impl PerfOption {
-    /// One that changes nothing here.
-    pub(crate) const fn ignored(name: &'static str) -> Self {
-        PerfOption { name: (name, NONE), values: (0, 0), refusal: "", matters: None }
-    }
-
-    /// One that is refused.
-    pub(crate) const fn refused(name: &'static str, refusal: &'static str) -> Self {
-        PerfOption { name: (name, NONE), values: (0, 0), refusal, matters: None }
-    }
-
-    /// Refused of recordings that have this alone.
-    pub(crate) const fn of(self, part: Part) -> Self {
-        PerfOption { matters: Some(part), ..self }
-    }
-
-    /// With a letter.
-    pub(crate) const fn letter(self, letter: char) -> Self {
-        PerfOption { name: (self.name.0, letter), ..self }
-    }
-
-    /// With a value.
-    pub(crate) const fn value(self) -> Self {
-        PerfOption { values: (1, 1), ..self }
-    }
-
-    /// With a value that may be left out.
-    pub(crate) const fn maybe_value(self) -> Self {
-        PerfOption { values: (0, 1), ..self }
+    /// The one of a row such as `--threads,T= (guests) | why`.
+    fn of(row: &'static str) -> Option<Self> {
+        let (option, refusal) = row.split_once(" | ").unwrap_or((row, ""));
+        let (option, part) = option.split_once(" (").unwrap_or((option, ""));
+        let option = option.strip_prefix("--")?;
+        let (option, values) = match (option.strip_suffix("=?"), option.strip_suffix('=')) {
+            (Some(option), _) => (option, (0, 1)),
+            (None, Some(option)) => (option, (1, 1)),
+            (None, None) => (option, (0, 0)),
+        };
+        let (name, letter) = option.split_once(',').unwrap_or((option, ""));
+        let matters = match part {
+            "traces)" => Some(Part::Traces),
+            "guests)" => Some(Part::Guests),
+            "counts of threads)" => Some(Part::ThreadCounts),
+            "lbr)" => Some(Part::Lbr),
+            _ => None,
+        };
+        Some(PerfOption { name, letter: letter.chars().next(), values, refusal, matters })
     }
 }
 
 /// The options of a subcommand that it does not take.
 pub(crate) trait PerfOptions {
-    const OPTIONS: &'static [PerfOption];
+    /// Its section in the table.
+    const SECTION: &'static str;
+
+    fn options() -> impl Iterator<Item = PerfOption> {
+        let lines = TABLE.lines().skip_while(|line| *line != Self::SECTION).skip(1);
+        lines.take_while(|line| !line.starts_with('[')).filter_map(PerfOption::of)
+    }
+}
+
+macro_rules! sections {
+    ($($of:ident $section:literal,)*) => {
+        $(#[derive(Clone, Debug)]
+        pub(crate) struct $of;
+
+        impl PerfOptions for $of {
+            const SECTION: &'static str = $section;
+        })*
+    };
+}
+
+sections! {
+    OfStat "[stat]",
+    OfList "[list]",
+    OfReport "[report]",
+    OfAnnotate "[annotate]",
+    OfDiff "[diff]",
+    OfScript "[script]",
+    OfRecord "[record]",
+    OfTop "[top]",
 }
 
 /// Takes the options of a table from the command line; those that were given and are refused of some recordings.
@@ -103,9 +122,7 @@ impl<T> Unsupported<T> {
     pub(crate) fn heed(&self, step: &Step<'_>) -> exit::Result<()> {
         let met = |option: &&PerfOption| option.matters.is_some_and(|part| part.is_in(step));
         match self.0.iter().find(met) {
-            Some(option) => {
-                Err(exit::Failure::usage(format_args!("--{}: {}", option.name.0, option.refusal)))
-            }
+            Some(option) => Err(exit::Failure::usage(format_args!("--{}: {}", option.name, option.refusal))),
             None => Ok(()),
         }
     }
@@ -113,11 +130,9 @@ impl<T> Unsupported<T> {
 
 impl<T: PerfOptions> clap::Args for Unsupported<T> {
     fn augment_args(command: Command) -> Command {
-        T::OPTIONS.iter().fold(command, |command, option| {
-            let (name, letter) = option.name;
+        T::options().fold(command, |command, option| {
             let (least, most) = option.values;
-            let arg = Arg::new(name).long(name).hide(true);
-            let arg = if letter == NONE { arg } else { arg.short(letter) };
+            let arg = Arg::new(option.name).long(option.name).short(option.letter).hide(true);
             let arg = match most {
                 0 => arg.action(ArgAction::Count),
                 _ => arg.num_args(least..=most).action(ArgAction::Append).allow_hyphen_values(least > 0),
@@ -133,21 +148,45 @@ impl<T: PerfOptions> clap::Args for Unsupported<T> {
 
 impl<T: PerfOptions> clap::FromArgMatches for Unsupported<T> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let given = |option: &&PerfOption| {
+        let given = |option: &PerfOption| {
             let is_default = clap::parser::ValueSource::DefaultValue;
-            matches.value_source(option.name.0).is_some_and(|source| source != is_default)
+            matches.value_source(option.name).is_some_and(|source| source != is_default)
         };
-        let refused = T::OPTIONS.iter().filter(given).filter(|option| !option.refusal.is_empty()).copied();
-        match refused.clone().find(|option| option.matters.is_none()) {
+        let refused: Vec<PerfOption> =
+            T::options().filter(given).filter(|option| !option.refusal.is_empty()).collect();
+        match refused.iter().find(|option| option.matters.is_none()) {
             Some(option) => {
-                let text = format!("--{}: {}\n", option.name.0, option.refusal);
+                let text = format!("--{}: {}\n", option.name, option.refusal);
                 Err(clap::Error::raw(ErrorKind::InvalidValue, text))
             }
-            None => Ok(Unsupported(refused.collect(), PhantomData)),
+            None => Ok(Unsupported(refused, PhantomData)),
         }
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
         Self::from_arg_matches(matches).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_of_the_table_is_an_option_of_a_section() {
+        let sections = [OfStat::SECTION, OfList::SECTION, OfReport::SECTION, OfAnnotate::SECTION];
+        let others = [OfDiff::SECTION, OfScript::SECTION, OfRecord::SECTION, OfTop::SECTION];
+        for line in TABLE.lines().filter(|line| !line.starts_with('#')) {
+            let is_section = sections.contains(&line) || others.contains(&line);
+            assert!(is_section || PerfOption::of(line).is_some(), "{line}");
+            let part = line.split_once(" | ").unwrap_or((line, "")).0.split_once(" (");
+            assert!(part.is_none() || PerfOption::of(line).unwrap().matters.is_some(), "{line}");
+        }
+        let threads = OfReport::options().find(|option| option.letter == Some('T')).unwrap();
+        assert_eq!(
+            (threads.name, threads.values, threads.matters),
+            ("threads", (0, 0), Some(Part::ThreadCounts))
+        );
+        assert_eq!(OfList::options().next().map(|option| option.values), Some((1, 1)));
     }
 }

@@ -3,12 +3,12 @@
 use super::args::Args;
 use super::{INTERRUPTED, commands};
 use crate::common;
-use crate::diff::{self, Looks};
 use crate::exit::{Failure, Result, reason};
 use crate::stat;
 use crate::term::glyphs;
 use crate::term::out::{self, Out, wants_colours};
 use perfuse::Perf;
+use perfuse_diff::Looks;
 use perfuse_diff::{Named, RoundsPlan, SampleError, of_rounds, sample_rounds};
 use std::fs;
 use std::io::{IsTerminal, Write};
@@ -64,7 +64,7 @@ pub(super) fn run(args: &Args, kernel: &Perf) -> Result {
         report: &report,
         sides: [&before.candidate.name, &after.candidate.name],
         event,
-        is_time: diff::is_time(event),
+        is_time: perfuse_diff::is_time(event),
     };
     if let Some(path) = &args.export_markdown {
         fs::write(path, perfuse_diff::markdown(&named)).map_err(|error| {
@@ -73,7 +73,7 @@ pub(super) fn run(args: &Args, kernel: &Perf) -> Result {
     }
     let looks =
         Looks { columns: common::columns(), glyphs: glyphs::of_the_locale(), lines: 30, called: false };
-    let text = if args.json { perfuse_diff::json(&named) } else { diff::text(&named, &looks) };
+    let text = if args.json { perfuse_diff::json(&named) } else { perfuse_diff::text(&named, &looks) };
     let coloured = wants_colours(stat::colors(args.color), &std::io::stdout());
     let mut out = Out::new(std::io::stdout().lock(), coloured);
     out.write_all(text.as_bytes())?;

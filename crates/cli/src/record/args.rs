@@ -1,11 +1,10 @@
 //! The options of `perfuse record`. Letters and meanings are perf's where perf has them.
 
 use super::selection::{Compression, Selection};
-use super::unsupported::OfRecord;
 use crate::common::kernel::KernelOption;
 use crate::common::processes::Processes;
 use crate::common::tables::EventsDir;
-use crate::common::unsupported::Unsupported;
+use crate::common::unsupported::{OfRecord, Unsupported};
 use perfuse_record::Synth;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -102,15 +101,15 @@ pub(crate) struct Args {
     pub(super) kernel_callchains: bool,
 
     /// Record these processes, by number or by name, with their threads
-    #[arg(short = 'p', long, value_name = "PID|NAME", value_delimiter = ',', conflicts_with_all = ["tid", "all_cpus", "cpu"])]
+    #[arg(short = 'p', long, value_name = "PID|NAME", value_delimiter = ',')]
     pub(super) pid: Vec<Processes>,
 
     /// Record the processes of this user, by name or number
-    #[arg(short = 'u', long, value_name = "USER", conflicts_with_all = ["pid", "tid", "cpu"])]
+    #[arg(short = 'u', long, value_name = "USER")]
     pub(super) uid: Option<String>,
 
     /// Record these threads
-    #[arg(short = 't', long, value_name = "TID", value_delimiter = ',', conflicts_with_all = ["all_cpus", "cpu"])]
+    #[arg(short = 't', long, value_name = "TID", value_delimiter = ',')]
     pub(super) tid: Vec<u32>,
 
     /// Record the whole system
@@ -191,6 +190,10 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(super) switch_events: bool,
 
+    /// Record how many threads run, for report --latency: time that passes, not time that cpus spend
+    #[arg(long)]
+    pub(super) latency: bool,
+
     /// Record mappings without code, too; -d does
     #[arg(long)]
     pub(super) data_mmap: bool,
@@ -204,7 +207,7 @@ pub(crate) struct Args {
     pub(super) all_cgroups: bool,
 
     /// Record the data addresses of samples
-    #[arg(short = 'd', long)]
+    #[arg(short = 'd', long, alias = "sample-mem-info")]
     pub(super) data: bool,
 
     /// Record the weight of samples, such as a latency

@@ -7,7 +7,6 @@ mod live;
 mod plan;
 mod selection;
 mod units;
-mod unsupported;
 mod words;
 
 use crate::common::kernel::{Chosen, Tried, can_run, with_attr_files};

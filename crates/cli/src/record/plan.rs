@@ -74,7 +74,7 @@ impl Asked {
         };
         let mut sideband = AttrFlags::empty();
         let chosen = [
-            (args.switch_events, AttrFlags::CONTEXT_SWITCH),
+            (args.switch_events || args.latency, AttrFlags::CONTEXT_SWITCH),
             (args.namespaces, AttrFlags::NAMESPACES),
             (args.data_mmap, AttrFlags::MMAP_DATA),
             (args.all_cgroups, AttrFlags::CGROUP),
@@ -109,6 +109,11 @@ impl Asked {
             });
             target = Target::Cpus(kernel.surroundings().online_cpus());
         }
+        if args.latency && matches!(target, Target::Cpus(_)) {
+            return Err(Failure::usage(
+                "--latency is that of a command, processes or threads, and not of whole cpus",
+            ));
+        }
         let chains = match asked {
             CallChains::By(chains) => chains,
             CallChains::Auto if kernel.facts().is_simulated => Some(Chains::FramePointers),
@@ -135,7 +140,7 @@ impl Asked {
             && matches!(chains, None | Some(Chains::FramePointers))
             && branches.is_empty()
             && !(args.no_inherit || args.per_thread || args.overwrite)
-            && !(args.stat || args.no_samples || args.switch_events);
+            && !(args.stat || args.no_samples || args.switch_events || args.latency);
         let on_cpus = matches!(target, Target::Cpus(_));
         let mut plan = Plan::new(target, args.command.clone());
         plan.kernel = kernel;
@@ -194,14 +199,21 @@ impl Asked {
 
 fn target(args: &Args, kernel: &Perf, remarks: &mut Vec<String>) -> Result<Target, Failure> {
     processes::are_there(kernel, &args.pid, &args.tid)?;
+    remarks.extend(processes::overridden(&[
+        ("-p", !args.pid.is_empty()),
+        ("-t", !args.tid.is_empty()),
+        ("-u", args.uid.is_some()),
+        ("-C", args.cpu.is_some()),
+        ("-a", args.all_cpus),
+    ]));
     if !args.pid.is_empty() {
         return Ok(Target::Processes(processes::all(&args.pid)));
     }
-    if let Some(user) = &args.uid {
-        return Ok(Target::Processes(processes_of(user)?));
-    }
     if !args.tid.is_empty() {
         return Ok(Target::Threads(args.tid.clone()));
+    }
+    if let Some(user) = &args.uid {
+        return Ok(Target::Processes(processes_of(user)?));
     }
     if let Some(list) = &args.cpu {
         let (cpus, remark) = cpus::chosen(kernel, list)?;
@@ -332,6 +344,30 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn processes_go_before_cpus() {
+        let own = std::process::id();
+        for (line, said) in [
+            (format!("-p {own} -a"), "-p overrides -a"),
+            (format!("-a -C 0 -t {own} -p {own}"), "-p overrides -t, -C and -a"),
+            (format!("-t {own} -a -u root"), "-t overrides -u and -a"),
+        ] {
+            let asked = asked(&line).unwrap();
+            assert!(!matches!(asked.plan.target, Target::Cpus(_)), "{line}");
+            assert_eq!(asked.remarks, [said], "{line}");
+        }
+        assert!(asked("-C 0 -a").unwrap().remarks.is_empty());
+    }
+
+    #[test]
+    fn latency_takes_the_switches_of_threads_and_their_own_clocks() {
+        let plan = plan("--latency true").unwrap();
+        assert!(plan.sideband.contains(AttrFlags::CONTEXT_SWITCH) && !plan.may_follow);
+        for line in ["--latency -a", "--latency -C 0 true", "--latency --follow true"] {
+            assert!(super::tests::plan(line).unwrap_err().contains("--latency"), "{line}");
+        }
+    }
+
+    #[test]
     fn delays() {
         let start = |line: &str| plan(line).unwrap().start;
         assert_eq!(start("true"), Start::AtOnce);
@@ -421,7 +457,7 @@ pub(super) mod tests {
     #[test]
     fn contradictions_are_refused() {
         for line in [
-            "-p 1 -a",
+            "--latency -a",
             "-e nonsense true",
             "-C 3-1",
             "-b -j any true",

@@ -37,6 +37,11 @@ impl FromArgMatches for Selection {
             }
             lists.push(Listed { events: list, filter });
         }
+        // One that no -e came before.
+        if lists.is_empty() && filters.peek().is_some() {
+            let text = "--filter is for the tracepoints of the -e before it, and there is none\n";
+            return Err(Error::raw(clap::error::ErrorKind::InvalidValue, text));
+        }
         Ok(Selection { lists })
     }
 
@@ -55,7 +60,7 @@ impl clap::Args for Selection {
                 "Events to sample, as perf names them: cycles:u, cpu-clock, page-faults, sched:sched_switch",
             ))
             .arg(
-                filter.requires("event").help(
+                filter.help(
                     "Only hits of the tracepoints of the -e before it that match, such as prev_pid > 7",
                 ),
             )
@@ -91,9 +96,9 @@ impl FromArgMatches for Compression {
         // `-z12` is read as three flags, whose places tell the number.
         let mut digits: Vec<(usize, char)> = Vec::new();
         for (id, digit) in DIGITS {
-            if matches.get_count(id) > 0 {
-                digits.extend(matches.indices_of(id).into_iter().flatten().map(|index| (index, digit)));
-            }
+            // Of the same digit twice there is one place, beside the other.
+            let (times, place) = (matches.get_count(id), matches.index_of(id));
+            digits.extend(place.into_iter().flat_map(|place| (0..times).map(move |_| (place, digit))));
         }
         digits.sort_unstable();
         if !digits.is_empty() {
@@ -103,7 +108,7 @@ impl FromArgMatches for Compression {
         match level {
             Some(level) if !(1..=22).contains(&level) => {
                 let text = "the level of -z is 1 to 22\n";
-                Err(Error::raw(clap::error::ErrorKind::ValueValidation, text))
+                Err(Error::raw(clap::error::ErrorKind::InvalidValue, text))
             }
             level => Ok(Compression { level }),
         }
@@ -161,6 +166,12 @@ mod tests {
         let lines = ["true", "-z true", "-z3 true", "-z12 true", "-z=7 true", "--compression-level=22 true"];
         assert_eq!(lines.map(level), [None, Some(1), Some(3), Some(12), Some(7), Some(22)]);
         assert_eq!(level("sort -z3"), None);
-        assert!(args("-z0 true").is_err() && args("-z23 true").is_err() && args("-3 true").is_err());
+        assert_eq!((level("-z22 true"), level("-z11 true")), (Some(22), Some(11)));
+        assert!(
+            args("-z99 true").is_err()
+                && args("-z0 true").is_err()
+                && args("-z23 true").is_err()
+                && args("-3 true").is_err()
+        );
     }
 }

@@ -1,12 +1,12 @@
 //! Events of a group in one table: an entry is one line, with a share for each event.
 
-use super::lines::{Lines, Paint};
 use super::text::{self, Width};
 use super::tree::Drawing;
 use super::{Args, Plan, Read, Shown, Style};
 use crate::exit::Result;
 use crate::recording;
 use crate::term::foreign::{field, foreign, left, right};
+use crate::term::lines::{Lines, Paint};
 use perfuse_data::PerfData;
 use perfuse_data::feature::{Feature, FeatureId};
 use perfuse_profile::{Column, Entry, JoinedRow, View, join};
@@ -186,8 +186,8 @@ fn rows<'s>(args: &Args, plan: &Plan, all: &'s [Shown<'s>]) -> (Vec<JoinedRow<'s
     let count = rows.len();
     rows.retain(|row| {
         let share = |(entry, shown): (&Option<&Entry>, &Shown<'_>)| {
-            let rank = |entry: &Entry| if plan.children { entry.total_weight } else { entry.self_weight };
-            entry.map_or(0.0, |entry| rank(entry) as f64 * 100.0 / shown.whole.max(1) as f64)
+            let whole = shown.whole_of(plan.rank).max(1) as f64;
+            entry.map_or(0.0, |entry| plan.rank(entry) as f64 * 100.0 / whole)
         };
         // The first event decides, as for a table of its own.
         args.percent_limit <= 0.0

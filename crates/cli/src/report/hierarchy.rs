@@ -1,11 +1,11 @@
 //! A report in which each key stands under the one before, with the sums of what is under it.
 
-use super::lines::{Lines, Paint};
 use super::text;
 use super::tree::Drawing;
 use super::{Args, Plan, Shown, Style};
 use crate::exit::Result;
 use crate::term::foreign::{field, foreign, right};
+use crate::term::lines::{Lines, Paint};
 use perfuse_profile::{Column, Hierarchy, Key, Node};
 use std::fmt::Write as _;
 use std::io::Write;
@@ -27,7 +27,8 @@ pub(super) fn print(out: &mut impl Write, args: &Args, plan: &Plan, shown: &Show
             (shown.samples, shown.whole),
         )?;
     }
-    let tree = Hierarchy::new(shown.view, &keys, &shown.all);
+    let mut tree = Hierarchy::new(shown.view, &keys, &shown.all);
+    tree.sort_by(|sum| plan.rank(sum));
     let separator = args.field_separator.as_deref();
     let paint = Paint(args.text.is_coloured());
     let titles: Vec<String> = plan.columns.iter().map(|&column| text::title(column, plan)).collect();
@@ -66,7 +67,8 @@ pub(super) fn print(out: &mut impl Write, args: &Args, plan: &Plan, shown: &Show
         lines.put("#")?;
     }
     let drawing = Drawing::new(plan, shown, paint, separator);
-    let percent = |node: &Node<'_>| node.sum.self_weight as f64 * 100.0 / shown.whole.max(1) as f64;
+    let whole = shown.whole_of(plan.rank).max(1);
+    let percent = |node: &Node<'_>| plan.rank(&node.sum) as f64 * 100.0 / whole as f64;
     let is_enough = |child: &&usize| percent(&tree.nodes[**child]) >= args.percent_limit;
     let top = tree.nodes[0].children.iter().rev();
     let mut left: Vec<(usize, usize)> = top.map(|&node| (node, 0)).collect();

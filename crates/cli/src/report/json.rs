@@ -80,6 +80,9 @@ impl Serialize for EventOf<'_> {
         map.serialize_entry("name", shown.name)?;
         map.serialize_entry("samples", &shown.samples)?;
         map.serialize_entry("period", &shown.whole)?;
+        if self.plan.tells_latency() {
+            map.serialize_entry("latency", &shown.latency)?;
+        }
         map.serialize_entry("entries_in_all", &shown.all.len())?;
         map.serialize_entry("entries", &Rows(self))?;
         map.end()
@@ -109,6 +112,12 @@ impl Serialize for Row<'_> {
         if plan.children {
             map.serialize_entry("total_period", &entry.total_weight)?;
             map.serialize_entry("total_samples", &entry.total_samples)?;
+        }
+        if plan.tells_latency() {
+            map.serialize_entry("self_latency", &entry.latency.0)?;
+            if plan.children {
+                map.serialize_entry("total_latency", &entry.latency.1)?;
+            }
         }
         for &key in &plan.keys {
             match key {

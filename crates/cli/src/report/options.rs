@@ -2,10 +2,10 @@
 
 use super::Args;
 use crate::exit::{Failure, Result};
-use perfuse_abi::{BranchSampleType, EventType, SampleType};
+use perfuse_abi::{AttrFlags, BranchSampleType, EventType, SampleType};
 use perfuse_data::Event;
 use perfuse_data::replay::Formats;
-use perfuse_profile::{Column, FieldKey, Key, Mode, Order, field_keys};
+use perfuse_profile::{Column, Entry, FieldKey, Key, Mode, Order, field_keys};
 
 /// How call trees are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +41,15 @@ pub(super) struct CallGraph {
     /// Frames are told apart by address, not by function.
     pub(super) by_address: bool,
     pub(super) value: Value,
+}
+
+/// Numbers of threads.
+#[derive(Clone, Debug)]
+pub(super) struct Numbers(pub(super) Vec<u32>);
+
+pub(super) fn numbers(text: &str) -> std::result::Result<Numbers, String> {
+    let numbers = perfuse::parse_cpu_list(text).filter(|numbers| !numbers.contains(&0));
+    numbers.map(Numbers).ok_or_else(|| format!("'{text}': numbers of threads such as 1 or 1-2,8"))
 }
 
 /// A list of names on the command line; one that begins with `+` adds to what there is.
@@ -100,6 +109,12 @@ impl Recorded<'_> {
         self.any_has(SampleType::BRANCH_STACK) && !self.events.iter().any(calls)
     }
 
+    /// Whether the switches of threads were recorded.
+    fn has_switches(&self) -> bool {
+        let has_switches = |event: &Event| event.attr.flags.contains(AttrFlags::CONTEXT_SWITCH);
+        self.events.is_empty() || self.events.iter().any(has_switches)
+    }
+
     fn is_traced(&self) -> bool {
         let is_traced = |event: &Event| event.attr.type_ == EventType::TRACEPOINT;
         !self.events.is_empty() && self.events.iter().all(is_traced)
@@ -146,6 +161,10 @@ pub(super) struct Plan {
     pub(super) says_self: bool,
     /// The first frame of a tree is left out where it is the entry itself.
     pub(super) skips_first: bool,
+    /// By this share entries are limited, and sorted in a hierarchy.
+    pub(super) rank: Column,
+    /// Whether it matters how many threads ran.
+    pub(super) counts_threads: bool,
 }
 
 /// The keys of accesses to memory.
@@ -158,16 +177,34 @@ impl Plan {
         self.graph.by_address || self.tells_lines() || self.keys.iter().any(|key| key.is_of_address())
     }
 
+    /// Whether the latency is told beside the event.
+    pub(super) fn tells_latency(&self) -> bool {
+        self.columns.iter().any(|column| column.is_of_latency())
+    }
+
+    /// The rank of an entry among others.
+    pub(super) fn rank(&self, entry: &Entry) -> u64 {
+        match self.rank {
+            Column::Total => entry.total_weight,
+            Column::Latency => entry.latency.0,
+            Column::LatencyTotal => entry.latency.1,
+            _ => entry.self_weight,
+        }
+    }
+
     pub(super) fn new(args: &Args, recorded: &Recorded<'_>) -> Result<Self> {
         let mode = mode(args, recorded)?;
         let has_chains = recorded.has_chains() && mode != Mode::Branches;
         let children = has_chains && !args.no_children && !args.hierarchy && mode == Mode::Samples;
         // Trees begin with the outermost caller also where totals would be shown, but for the kind of table.
         let graph = call_graph(args, has_chains, has_chains && !args.no_children)?;
+        // Shares with what functions call come before those without. The one that decides is the first of either.
+        let ranks = match args.latency {
+            true => vec![Column::LatencyTotal, Column::Total, Column::Latency, Column::Own],
+            false => vec![Column::Total, Column::Own],
+        };
         let shares = {
-            let mut shares = Vec::new();
-            shares.extend(children.then_some(Column::Total));
-            shares.push(Column::Own);
+            let mut shares = ranks.clone();
             if args.show_cpu_utilization {
                 shares.extend([Column::OwnKernel, Column::OwnUser]);
             }
@@ -228,11 +265,16 @@ impl Plan {
                     Some(sort) => sort,
                     None => columns_of(&default_names)?,
                 };
-                let mut order = Vec::new();
-                order.extend(children.then_some(Column::Total).filter(|total| !sort.contains(total)));
-                order.extend(Some(Column::Own).filter(|own| !sort.contains(own)));
-                order.extend(sort);
                 let mut columns = shares;
+                let mut order: Vec<Column> =
+                    ranks.iter().copied().filter(|rank| !sort.contains(rank)).collect();
+                // A latency among the keys takes the place of the share.
+                if !args.latency && sort.iter().any(|column| column.is_of_latency()) {
+                    order.clear();
+                    columns.retain(|column| !ranks.contains(column));
+                    columns.extend(sort.iter().copied().filter(|column| column.is_of_latency()));
+                }
+                order.extend(sort);
                 columns.extend(fields);
                 (columns, order)
             }
@@ -243,11 +285,28 @@ impl Plan {
         columns.extend(order.clone());
         order.extend(columns.clone());
         if !children {
-            columns.retain(|&column| column != Column::Total);
-            order.retain(|&column| column != Column::Total);
+            let is_kept = |column: &Column| !matches!(column, Column::Total | Column::LatencyTotal);
+            columns.retain(is_kept);
+            order.retain(is_kept);
         }
         let (columns, order) = (without_repetition(columns), without_repetition(order));
         let keys: Vec<Key> = order.iter().filter_map(|column| column.key()).collect();
+        let counts_threads = keys.contains(&Key::Parallelism)
+            || args.parallelism.is_some()
+            || columns.iter().any(|column| column.is_of_latency());
+        if counts_threads && !recorded.has_switches() {
+            let hint = "it was recorded without --latency";
+            return Err(Failure::new(format_args!(
+                "{} does not tell how many threads ran: {hint}",
+                args.input.name()
+            )));
+        }
+        let by_latency = columns.iter().find(|column| !matches!(column, Column::Key(_)));
+        let rank = match by_latency.filter(|column| column.is_of_latency()) {
+            Some(&latency) => latency,
+            None if children => Column::Total,
+            None => Column::Own,
+        };
         if let Some(key) = keys.iter().find(|key| key.is_of_branch()).filter(|_| mode != Mode::Branches) {
             let hint = if recorded.has_branches() { "with -b" } else { "recorded with -b" };
             return Err(Failure::usage(format_args!("{} is of branches: {hint}", key.name())));
@@ -268,6 +327,8 @@ impl Plan {
             graph,
             says_self,
             skips_first,
+            rank,
+            counts_threads,
         })
     }
 

@@ -57,6 +57,7 @@ fn is_of_text(args: &Args) -> bool {
         || args.percent_limit > 0.0
         || args.branch_stack
         || args.mem_mode
+        || args.latency
 }
 
 /// Shows the recording on the terminal, for somebody who walks through it.

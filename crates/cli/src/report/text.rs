@@ -1,13 +1,13 @@
 //! A report as text, as perf writes it: comment lines, a header, columns of fixed width, trees under them.
 
-use super::lines::{Lines, Paint};
 use super::options::{Plan, Style};
 use super::tree::Drawing;
-use super::{Args, Shown, workers};
+use super::{Args, Shown};
 use crate::common::style;
 use crate::exit::Result;
 use crate::term::foreign::{cut, field, foreign, left, right, width as columns_of};
-use perfuse_profile::{Column, Entry, Frames, Key, Mode};
+use crate::term::lines::{Lines, Paint};
+use perfuse_profile::{Column, Entry, Frames, Key, Mode, in_order};
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write};
 
@@ -79,7 +79,7 @@ pub(super) fn print(out: &mut impl Write, args: &Args, plan: &Plan, shown: &Show
         Ok((text, cut))
     };
     let mut cut = lines.cut;
-    workers::in_order(&shown.entries, render, |rendered| {
+    in_order(&shown.entries, render, |rendered| -> Result<()> {
         let (text, more) = rendered?;
         cut += more;
         Ok(out.write_all(&text)?)
@@ -175,6 +175,7 @@ pub(super) fn title(column: Column, plan: &Plan) -> String {
         Column::Total => "Children",
         Column::Own if plan.says_self => "Self",
         Column::Own => "Overhead",
+        Column::Latency | Column::LatencyTotal => "Latency",
         Column::OwnKernel => "sys",
         Column::OwnUser => "usr",
         Column::OwnGuestKernel => "guest sys",
@@ -244,14 +245,15 @@ pub(super) fn widths(
                     lengths.max().unwrap_or(0)
                 };
                 let mut whole = least;
-                let known = workers::in_order(&shown.all, longest, |length| {
+                let known = in_order(&shown.all, longest, |length| {
                     whole = whole.max(length);
-                    Ok(())
+                    Ok::<(), ()>(())
                 });
                 // An entry without a cpu sticks out.
                 if matches!(key, Key::Cpu | Key::Socket) { least } else { known.map_or(least, |()| whole) }
             }
             Column::Samples | Column::Period => 12,
+            Column::LatencyTotal => 7,
             _ => 8,
         };
         // Shares are never narrower than their titles; keys are as narrow as was asked for.
@@ -282,7 +284,7 @@ pub(super) fn cell(
 ) {
     let Width { told, whole: width } = if separator.is_some() { Width::default() } else { width };
     let mut percent = |weight: u64| {
-        let percent = weight as f64 * 100.0 / shown.whole.max(1) as f64;
+        let percent = weight as f64 * 100.0 / shown.whole_of(column).max(1) as f64;
         let text = match separator {
             Some(_) => format!("{percent:.2}%"),
             None => format!(" {}%", right(&format!("{percent:.2}"), told.saturating_sub(2))),
@@ -293,6 +295,8 @@ pub(super) fn cell(
     match column {
         Column::Total => percent(entry.total_weight),
         Column::Own => percent(entry.self_weight),
+        Column::Latency => percent(entry.latency.0),
+        Column::LatencyTotal => percent(entry.latency.1),
         Column::OwnKernel | Column::OwnUser | Column::OwnGuestKernel | Column::OwnGuestUser => {
             percent(entry.self_in(column));
         }
@@ -326,7 +330,8 @@ pub(super) fn cell(
 
 /// Whether a key stands at the right side of its column.
 fn is_number(key: Key) -> bool {
-    matches!(key, Key::SymbolSize | Key::DsoSize) || matches!(key, Key::Given(number) if number > 0)
+    matches!(key, Key::SymbolSize | Key::DsoSize | Key::Parallelism)
+        || matches!(key, Key::Given(number) if number > 0)
 }
 
 /// Why functions have no names.

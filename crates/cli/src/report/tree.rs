@@ -1,9 +1,9 @@
 //! Call trees under the entries of a report, drawn with signs that every terminal has, or as lists.
 
 use super::Shown;
-use super::lines::Paint;
 use super::options::{CallGraph, Plan, Style, Value};
 use crate::term::foreign::foreign;
+use crate::term::lines::Paint;
 use perfuse_profile::{Branch, Entry, FrameId, Frames, Least, Trees, View};
 use std::fmt::Write;
 

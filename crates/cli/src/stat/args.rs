@@ -1,11 +1,10 @@
 //! The options of `perfuse stat`. Letters and meanings are perf's where perf has them.
 
 use super::select::Selection;
-use super::unsupported::OfStat;
 use crate::common::kernel::KernelOption;
 use crate::common::processes::Processes;
 use crate::common::tables::EventsDir;
-use crate::common::unsupported::Unsupported;
+use crate::common::unsupported::{OfStat, Unsupported};
 use clap::{ArgAction, ColorChoice};
 use perfuse_stat::metrics::MetricChoice;
 use std::ffi::OsString;
@@ -51,11 +50,11 @@ pub(crate) struct Args {
     pub(super) detailed: u8,
 
     /// Measure these processes, by number or by name, with their threads
-    #[arg(short = 'p', long, value_name = "PID|NAME", value_delimiter = ',', conflicts_with_all = ["tid", "all_cpus", "cpu"])]
+    #[arg(short = 'p', long, value_name = "PID|NAME", value_delimiter = ',')]
     pub(super) pid: Vec<Processes>,
 
     /// Measure these threads
-    #[arg(short = 't', long, value_name = "TID", value_delimiter = ',', conflicts_with_all = ["all_cpus", "cpu"])]
+    #[arg(short = 't', long, value_name = "TID", value_delimiter = ',')]
     pub(super) tid: Vec<u32>,
 
     /// Measure the whole system

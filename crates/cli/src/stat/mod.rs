@@ -12,7 +12,6 @@ mod playback;
 mod runs_table;
 mod select;
 mod text;
-mod unsupported;
 
 use crate::common::kernel::{Tried, can_run, with_attr_files};
 use crate::exit::{Failure, Result};

@@ -71,6 +71,13 @@ pub(super) fn plan(args: &Args, kernel: Perf) -> Result<Plan, Failure> {
 
 fn target(args: &Args, kernel: &Perf) -> Result<Target, Failure> {
     processes::are_there(kernel, &args.pid, &args.tid)?;
+    let chosen = [
+        ("-p", !args.pid.is_empty()),
+        ("-t", !args.tid.is_empty()),
+        ("-C", args.cpu.is_some()),
+        ("-a", args.all_cpus),
+    ];
+    processes::overridden(&chosen).into_iter().for_each(say);
     if !args.pid.is_empty() {
         return Ok(Target::Processes(processes::all(&args.pid)));
     }
@@ -213,6 +220,15 @@ mod tests {
     }
 
     #[test]
+    fn processes_go_before_cpus() {
+        let own = std::process::id();
+        for line in [format!("-p {own} -a"), format!("-a -p {own} -C 0 -t {own}")] {
+            assert_eq!(plan(&line).unwrap().target, Target::Processes(vec![own]), "{line}");
+        }
+        assert_eq!(plan(&format!("-a -t {own}")).unwrap().target, Target::Threads(vec![own]));
+    }
+
+    #[test]
     fn the_default_events_grow_with_detail() {
         let count = |line: &str| {
             let events = plan(line).unwrap().events;
@@ -284,7 +300,6 @@ mod tests {
             "--smi-cost true",
             "--cputype nonsense true",
             "--all-user --all-kernel true",
-            "-p 1 -a",
             "-x , -j true",
             "-e nonsense true",
             "-C 3-1",

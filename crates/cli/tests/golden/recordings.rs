@@ -311,6 +311,24 @@ fn counted(functions: &[(u64, u64)]) -> Vec<u8> {
     making.finish(machine(&["perf", "record", "./grind"]))
 }
 
+/// A thread that works alone, then with another one, which ends, and then alone again.
+fn together() -> Vec<u8> {
+    let mut attr = attr(EventType::SOFTWARE, 0, 1_000_000, SampleType::CALLCHAIN);
+    attr.flags |= AttrFlags::CONTEXT_SWITCH;
+    let mut making = Making::new(&[event(attr, "cpu-clock", &[1])]);
+    making.start();
+    (0..10).for_each(|_| making.sample(GRIND, &[LOOKUP, WORK], Sample::default()));
+    making.add(THREAD, 1, Misc::empty(), Record::Switch);
+    for _ in 0..15 {
+        making.sample(GRIND, &[HASH, WORK], Sample::default());
+        making.sample(THREAD, &[HASH, INSERT], Sample::default());
+    }
+    let time = making.time;
+    making.side(THREAD, Record::Exit(Task { pid: 200, ppid: 100, tid: 201, ptid: 100, time }));
+    (0..5).for_each(|_| making.sample(GRIND, &[INSERT, WORK], Sample::default()));
+    making.finish(machine(&["perf", "record", "--latency", "-g", "./grind"]))
+}
+
 /// A record of each kind that the kernel makes, but for those of [`chains`].
 fn kinds() -> Vec<u8> {
     let mut making = Making::new(&clock());
@@ -584,6 +602,7 @@ pub(crate) fn all() -> Vec<(&'static str, Vec<u8>)> {
         ("before.data", counted(&[(HASH, 90), (INSERT, 60), (LOOKUP, 40), (WORK, 30), (KERNEL + 0x2020, 3)])),
         ("after.data", counted(&[(HASH, 30), (INSERT, 64), (WORK, 33), (WIDTH, 50), (KERNEL + 0x2020, 1)])),
         ("kinds.data", kinds()),
+        ("together.data", together()),
         ("group.data", group()),
         ("branches.data", branches()),
         ("memory.data", memory()),

@@ -5,7 +5,7 @@ use super::*;
 pub(super) fn wrong_command_lines_are_told_apart() -> Outcome {
     let folder = Folder::new("usage");
     for arguments in
-        [&["-p", "none"][..], &["-F", "x", "true"], &["-e", "cpu-clok", "true"], &["-p", "1", "-a"]]
+        [&["-p", "none"][..], &["-F", "x", "true"], &["-e", "cpu-clok", "true"], &["--latency", "-a"]]
     {
         let output = record(&folder.file("d"), arguments).output().expect("it starts");
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");

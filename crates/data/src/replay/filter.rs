@@ -2,6 +2,7 @@
 
 use crate::PerfData;
 use crate::feature::{Feature, FeatureId, Section};
+use perfuse_abi::record::RecordType;
 use perfuse_trace::Expr;
 use std::fmt;
 
@@ -148,7 +149,12 @@ impl TimeSpans {
         else {
             return Err(NoTimes);
         };
-        let (first, last) = (times.first_ns, times.last_ns);
+        self.settle_in((times.first_ns, times.last_ns));
+        Ok(())
+    }
+
+    /// The same of a recording whose first and last sample were at these times.
+    pub fn settle_in(&mut self, (first, last): (u64, u64)) {
         let at =
             |share: f64| first.saturating_add((last.saturating_sub(first) as f64 * share).round() as u64);
         let span = |(from, to): (f64, f64)| {
@@ -157,7 +163,23 @@ impl TimeSpans {
             (from, if to > from && to != last { to - 1 } else { to })
         };
         self.spans.extend(self.parts.drain(..).map(span));
-        Ok(())
+    }
+}
+
+/// The times of the first and the last sample of the rest of a recording, which is read for that: one in the form of pipes does not
+/// say. `None` if no sample tells a time. Records that cannot be read are passed over.
+pub fn sample_span(data: &mut PerfData<'_>) -> Option<(u64, u64)> {
+    let mut span = None;
+    loop {
+        let time = match data.next() {
+            Ok(Some(entry)) if entry.kind() == RecordType::SAMPLE => entry.time(),
+            Ok(None) => return span,
+            _ => None,
+        };
+        if let Some(time) = time {
+            let (first, last) = span.unwrap_or((time, time));
+            span = Some((first.min(time), last.max(time)));
+        }
     }
 }
 
@@ -219,7 +241,7 @@ impl std::str::FromStr for CpuRanges {
             let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
             (first <= last).then_some((first, last))
         };
-        let ranges = text.split(',').map(|part| range(part).ok_or(format!("'{part}' is no cpu")));
+        let ranges = text.split(',').map(|part| range(part).ok_or("cpus such as 0-3,8".to_owned()));
         ranges.collect::<Result<_, _>>().map(CpuRanges)
     }
 }

@@ -77,7 +77,7 @@ pub fn anew(
 ) -> Result<Rewritten, RewriteError> {
     let is_file = matches!(data.form(), Form::File(_));
     if changes.needs_file() && !(is_file && target.is_file()) {
-        let words = "it has, or would get, the form of pipes, whose sections are too small for this: it takes a file, and writes one";
+        let words = "it has, or would get, the form of pipes, whose sections are too small for this: it takes a file, and writes one; perfuse merge -o FILE makes a file of what came from a pipe";
         return Err(RewriteError::Refused(words.to_owned()));
     }
     let (order, mut done) = (data.order(), Rewritten::default());

@@ -23,7 +23,7 @@ pub(super) fn diagnose(
         Call::Process => (errno == Errno::ESRCH || errno == Errno::ECHILD).then(|| {
             Diagnosis::new(Cause::NoSuchTask, "the program has ended, or is not a child of this process")
         }),
-        Call::File { path } => file(path, errno, facts),
+        Call::File { path } | Call::Cgroup { path } => file(path, errno, facts),
         _ => None,
     }
 }

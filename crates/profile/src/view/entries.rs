@@ -35,6 +35,8 @@ pub struct Entry {
     pub total_weight: u64,
     /// Samples in it and in what it called, if callers were asked for.
     pub total_samples: u64,
+    /// Its part of the latency, and that of it and what it called, where they are [asked for](super::ViewPlan::latency).
+    pub latency: (u64, u64),
     /// Where its first sample came from, and the row of that.
     first: (Origin, u32),
     /// The longest way from it to where samples were, in frames; for samples in it, from the outermost
@@ -251,9 +253,21 @@ fn join(all: &mut Vec<Entry>, part: Vec<Entry>) {
 }
 
 impl View<'_> {
-    /// Fills in the entries.
-    pub(crate) fn make_entries(&mut self) {
-        let View { frames, plan, rows, groups, .. } = &*self;
+    /// Fills in the entries, with latencies if there are rows that weigh as these.
+    pub(crate) fn make_entries(&mut self, latencies: Option<&Rows>) {
+        let mut entries = self.entries_of(&self.rows);
+        if let Some(rows) = latencies {
+            // They have the same frames in the same order, and so the same entries.
+            for (entry, other) in entries.iter_mut().zip(self.entries_of(rows)) {
+                entry.latency = (other.self_weight, other.total_weight);
+            }
+        }
+        self.entries = entries;
+        self.settle_levels();
+    }
+
+    fn entries_of(&self, rows: &Rows) -> Vec<Entry> {
+        let View { frames, plan, groups, .. } = self;
         let filler = || Filler {
             rows,
             groups,
@@ -271,8 +285,7 @@ impl View<'_> {
         for entry in &mut entries {
             entry.level = frames.get(entry.frame).level;
         }
-        self.entries = entries;
-        self.settle_levels();
+        entries
     }
 
     /// Whether a frame is in the group of an entry.
@@ -335,6 +348,7 @@ impl Default for Entry {
             self_levels: [0; 4],
             total_weight: 0,
             total_samples: 0,
+            latency: (0, 0),
             first: (Origin { number: NONE, thread: NONE }, NONE),
             depth: 0,
             reach: 0,
@@ -349,6 +363,7 @@ impl Entry {
         self.self_samples += other.self_samples;
         self.total_weight += other.total_weight;
         self.total_samples += other.total_samples;
+        self.latency = (self.latency.0 + other.latency.0, self.latency.1 + other.latency.1);
         self.self_levels.iter_mut().zip(other.self_levels).for_each(|(sum, more)| *sum += more);
     }
 

@@ -49,11 +49,17 @@ impl<'v> Hierarchy<'v> {
                 at = node;
             }
         }
-        for index in 0..nodes.len() {
-            let mut children = std::mem::take(&mut nodes[index].children);
-            children.sort_by_key(|&child| Reverse(nodes[child].sum.self_weight));
-            nodes[index].children = children;
+        let mut hierarchy = Hierarchy { nodes };
+        hierarchy.sort_by(|sum| sum.self_weight);
+        hierarchy
+    }
+
+    /// Sorts nodes beside each other, those of the highest rank first.
+    pub fn sort_by(&mut self, rank: impl Fn(&Entry) -> u64) {
+        for index in 0..self.nodes.len() {
+            let mut children = std::mem::take(&mut self.nodes[index].children);
+            children.sort_by_key(|&child| Reverse(rank(&self.nodes[child].sum)));
+            self.nodes[index].children = children;
         }
-        Hierarchy { nodes }
     }
 }

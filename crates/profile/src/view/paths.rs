@@ -43,6 +43,8 @@ pub(crate) struct Paths<'p> {
     source: Source<'p>,
     /// Frames have lower numbers than this.
     frames: u32,
+    /// What each weighs, if that is not the weight of its row.
+    weights: Option<Vec<u64>>,
 }
 
 impl<'p> Paths<'p> {
@@ -52,7 +54,7 @@ impl<'p> Paths<'p> {
             Some(of_each) => Source::Locations(profile.stacks.all(), of_each),
             None => Source::Frames(Vec::new()),
         };
-        Paths { rows: &profile.rows, list: Vec::new(), source, frames: frames.len() as u32 }
+        Paths { rows: &profile.rows, list: Vec::new(), source, frames: frames.len() as u32, weights: None }
     }
 
     /// How many there are.
@@ -69,6 +71,18 @@ impl<'p> Paths<'p> {
     /// The row of a stack.
     pub(crate) fn row(&self, stack: u32) -> &'p SampleRow {
         &self.rows[self.list[stack as usize].row as usize]
+    }
+
+    /// What a stack weighs.
+    #[inline]
+    pub(crate) fn weight(&self, stack: u32) -> u64 {
+        self.weights.as_ref().map_or_else(|| self.row(stack).weight, |weights| weights[stack as usize])
+    }
+
+    /// From now on each weighs as told.
+    pub(crate) fn weigh(&mut self, weight: impl Fn(&SampleRow) -> u64) {
+        let weights = (0..self.list.len() as u32).map(|stack| weight(self.row(stack)));
+        self.weights = Some(weights.collect());
     }
 
     /// The number of its context.

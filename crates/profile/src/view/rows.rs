@@ -123,7 +123,7 @@ impl Rows {
                 last = new;
             }
             (last_context, last_place) = (Some(context), place);
-            before = (before.0 + row.weight, before.1 + row.samples);
+            before = (before.0 + stacks.weight(number), before.1 + row.samples);
         }
         before
     }

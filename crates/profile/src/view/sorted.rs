@@ -136,6 +136,8 @@ impl View<'_> {
                     }
                 }
                 Column::Own | Column::Period => sorting.by(|entry| !entry.self_weight),
+                Column::Latency => sorting.by(|entry| !entry.latency.0),
+                Column::LatencyTotal => sorting.by(|entry| !entry.latency.1),
                 Column::Samples => sorting.by(|entry| !entry.self_samples),
                 Column::Key(key) => self.sort_by_key(&mut sorting, key),
                 column => sorting.by(|entry| !entry.self_in(column)),

@@ -109,7 +109,9 @@ impl View<'_> {
             Key::Weight | Key::InsLat | Key::PStageCyc => {
                 write!(out, "{}", value().saturating_mul(entry.self_samples))
             }
-            Key::LocalWeight | Key::LocalInsLat | Key::LocalPStageCyc => write!(out, "{}", value()),
+            Key::LocalWeight | Key::LocalInsLat | Key::LocalPStageCyc | Key::Parallelism => {
+                write!(out, "{}", value())
+            }
             Key::Transaction => {
                 transaction(out, value());
                 Ok(())

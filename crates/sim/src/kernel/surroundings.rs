@@ -97,6 +97,6 @@ impl Surroundings for SimKernel {
 
     fn cgroup(&self, name: &str) -> Result<Cgroup, Error> {
         let known = self.cgroups.get(name).cloned();
-        known.ok_or_else(|| Error::new(Call::File { path: name.into() }, Errno::ENOENT))
+        known.ok_or_else(|| Error::new(Call::Cgroup { path: name.into() }, Errno::ENOENT))
     }
 }

@@ -1,17 +1,16 @@
 //! Lines of a report: percentages stand out, and lines wider than the terminal are cut.
 
-use crate::exit::Result;
-use crate::term::foreign::width as columns_of;
+use crate::foreign::width as columns_of;
 use std::fmt::Write as _;
-use std::io::Write;
+use std::io::{self, Write};
 
-/// How percentages stand out.
+/// How percentages stand out: in colours, or not at all.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Paint(pub(super) bool);
+pub struct Paint(pub bool);
 
 impl Paint {
     /// Red from 5 % on, green from 0.5 % on.
-    pub(super) fn percent(self, out: &mut String, percent: f64, text: &str) {
+    pub fn percent(self, out: &mut String, percent: f64, text: &str) {
         let colour = match percent.abs() {
             percent if percent >= 5.0 => "\x1b[31m",
             percent if percent >= 0.5 => "\x1b[32m",
@@ -25,22 +24,26 @@ impl Paint {
 }
 
 /// Takes lines, and cuts those that are longer than the terminal.
-pub(super) struct Lines<'o, W> {
-    pub(super) out: &'o mut W,
-    pub(super) limit: Option<usize>,
-    pub(super) cut: usize,
+pub struct Lines<'o, W> {
+    /// Takes them.
+    pub out: &'o mut W,
+    /// The columns of the terminal; `None` if lines are for something else.
+    pub limit: Option<usize>,
+    /// How many lines were cut.
+    pub cut: usize,
 }
 
 impl<W: Write> Lines<'_, W> {
     /// Takes the lines of a tree.
-    pub(super) fn put_all(&mut self, lines: &str) -> Result<()> {
+    pub fn put_all(&mut self, lines: &str) -> io::Result<()> {
         match self.limit {
             Some(_) => lines.lines().try_for_each(|line| self.put(line)),
-            None => Ok(self.out.write_all(lines.as_bytes())?),
+            None => self.out.write_all(lines.as_bytes()),
         }
     }
 
-    pub(super) fn put(&mut self, line: &str) -> Result<()> {
+    /// Takes a line.
+    pub fn put(&mut self, line: &str) -> io::Result<()> {
         let line = line.trim_end_matches(' ');
         match self.limit.and_then(|limit| cut_at(line, limit)) {
             Some(end) => {

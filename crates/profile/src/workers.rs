@@ -1,6 +1,5 @@
 //! Work on many entries, spread over the processors, with its results in the order of the entries.
 
-use crate::exit::Result;
 use std::num::NonZero;
 use std::sync::mpsc::sync_channel;
 use std::thread;
@@ -15,11 +14,11 @@ const WAITING: usize = 256;
 const MOST: usize = 4;
 
 /// Hands what `work` makes of a few entries after the other to `take`, until that fails.
-pub(super) fn in_order<T: Sync, R: Send>(
+pub fn in_order<T: Sync, R: Send, E>(
     entries: &[T],
     work: impl Fn(&[T]) -> R + Sync,
-    mut take: impl FnMut(R) -> Result<()>,
-) -> Result<()> {
+    mut take: impl FnMut(R) -> Result<(), E>,
+) -> Result<(), E> {
     let parts = || entries.chunks(TOGETHER);
     let workers = thread::available_parallelism().map_or(1, NonZero::get).min(MOST);
     if workers == 1 || entries.len() <= TOGETHER {
@@ -46,7 +45,6 @@ pub(super) fn in_order<T: Sync, R: Send>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exit::Failure;
 
     #[test]
     fn results_come_in_the_order_of_the_entries() {
@@ -54,7 +52,7 @@ mod tests {
         let mut all = Vec::new();
         let taken = in_order(&entries, <[u32]>::to_vec, |part| {
             all.extend(part);
-            Ok(())
+            Ok::<(), ()>(())
         });
         assert!(taken.is_ok() && all == entries);
     }
@@ -62,6 +60,6 @@ mod tests {
     #[test]
     fn work_ends_when_taking_fails() {
         let entries: Vec<u32> = (0..100_000).collect();
-        assert!(in_order(&entries, <[u32]>::len, |_| Err(Failure::new("enough"))).is_err());
+        assert!(in_order(&entries, <[u32]>::len, |_| Err("enough")).is_err());
     }
 }
