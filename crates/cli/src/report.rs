@@ -522,7 +522,7 @@ fn frames(args: &Args, plan: &Plan, profile: &Profile, symbols: &LocalSymbols) -
 }
 
 /// The profile that the recording became when it was read before, with the names of now.
-fn read_kept(args: &Args, kept: &KeptProfile, watch: &mut impl Watch) -> Result<Option<(Profile, Frames)>> {
+fn read_kept(args: &Args, kept: &KeptProfile) -> Result<Option<(Profile, Frames)>> {
     let Some(profile) = kept.read() else { return Ok(None) };
     let (mut data, local) = args.input.open_or_import(args.symbol_files.symbols(args.input.force))?;
     let machine = Machine::of(&mut data);
@@ -530,7 +530,6 @@ fn read_kept(args: &Args, kept: &KeptProfile, watch: &mut impl Watch) -> Result<
     let events: Vec<Event> = replay.data().events().iter().cloned().collect();
     let recorded = Recorded { events: &events, formats: replay.formats() };
     let Collecting { plan, symbols, .. } = Collecting::new(args, &recorded, &machine, &local)?;
-    watch.begins(&plan);
     let frames = frames(args, &plan, &profile, &symbols);
     Ok(Some((profile, frames)))
 }

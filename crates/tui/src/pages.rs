@@ -129,7 +129,8 @@ impl State {
 fn head(state: &mut State, subject: &Subject<'_>, paper: &mut Paper<'_>) {
     let mut facts = format!(" {}  {} samples", subject.event_name(), grouped(subject.samples()));
     if let Some(percent) = state.loading {
-        facts += &format!("  of the first part; reading {percent} %");
+        let of = if state.is_of_before { "as read before" } else { "of the first part" };
+        facts += &format!("  {of}; reading {percent} %");
     }
     if state.is_paused {
         facts += "  paused";

@@ -42,8 +42,10 @@ pub enum Loading {
     Tables(Tables),
     /// So many percent of it have been read.
     Percent(u8),
-    /// The samples that came first, or those of a former reading.
+    /// The samples that came first.
     Part(Arc<(Profile, Frames)>),
+    /// What it was when it was read before.
+    Before(Arc<(Profile, Frames)>),
     /// All of it.
     All(Arc<(Profile, Frames)>),
     /// A function from near, which is shown.
@@ -122,6 +124,10 @@ fn look_around(
                 (Deed::Again, None) => {}
                 (_, Some(Loading::Tables(tables))) => state.tables = tables,
                 (_, Some(Loading::Part(part))) => shown = part,
+                (_, Some(Loading::Before(before))) => {
+                    shown = before;
+                    state.is_of_before = true;
+                }
                 (_, Some(Loading::All(all))) => {
                     shown = all;
                     state.set_loading(None);

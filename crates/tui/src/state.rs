@@ -71,6 +71,8 @@ pub struct State {
     pub(crate) looks: Looks,
     /// The profile is still being read: how much of it has been, in percent.
     pub(crate) loading: Option<u8>,
+    /// Whether what is shown until all has been read is what it was when it was read before, not a part of it.
+    pub(crate) is_of_before: bool,
     /// What became of the last wish, until the next key.
     pub(crate) note: String,
     pub(crate) tables: Tables,

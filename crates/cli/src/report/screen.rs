@@ -76,27 +76,26 @@ pub(super) fn look_around(args: &Args) -> Result {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads the recording, and shows what there is of it until all is: what it became the last time, or a little of it. That was all
-/// of a small one.
+/// Reads the recording, and shows what there is of it until all is: a little of it, which is all of a small one, then what it
+/// became the last time.
 fn load(args: &Args, sender: &Sender<Loading>) -> Result<()> {
     let until = Some(Instant::now() + FIRST);
     let size = args.input.path().metadata().map_or(0, |found| found.len());
     let mut first = Telling { args, sender, until, is_cut: false, is_left: false, size, percent: 0 };
-    let place = place(args);
-    let kept = place.as_ref().map(|place| read_kept(args, place, &mut first)).transpose()?.flatten();
-    let is_kept = kept.is_some();
     // A pipe is read once.
-    let part = match kept {
-        None if args.input.path().is_file() => {
-            let (read, plan) = read_watched(args, &mut first)?;
-            if !first.is_cut {
-                return loaded(args, sender, read, &plan).map(drop);
-            }
-            Some((read.profile, read.frames))
+    if args.input.path().is_file() {
+        let (read, plan) = read_watched(args, &mut first)?;
+        if !first.is_cut {
+            return loaded(args, sender, read, &plan).map(drop);
         }
-        kept => kept,
-    };
-    if part.is_some_and(|part| sender.send(Loading::Part(Arc::new(part))).is_err()) {
+        if sender.send(Loading::Part(Arc::new((read.profile, read.frames)))).is_err() {
+            return Ok(());
+        }
+    }
+    let place = place(args);
+    let before = place.as_ref().map(|place| read_kept(args, place)).transpose()?.flatten();
+    let is_kept = before.is_some();
+    if before.is_some_and(|before| sender.send(Loading::Before(Arc::new(before))).is_err()) {
         return Ok(());
     }
     let mut whole = Telling { until: None, ..first };
