@@ -10,6 +10,7 @@ mod filter;
 mod formats;
 mod groups;
 mod selection;
+mod traced;
 
 use crate::error::Location;
 use crate::events::Events;
@@ -27,6 +28,7 @@ pub use formats::Formats;
 pub use groups::Groups;
 use perfuse_abi::record::{Decoded, RawRecord, Record, Sample};
 pub use selection::{Places, SampleField, SampleRecord, Selection, sample_fields};
+pub use traced::{TextsOf, Told, Traced, TracedSample};
 use std::ops::ControlFlow;
 
 /// Goes through a recording.

@@ -12,7 +12,7 @@ use perfuse::abi::ByteOrder;
 use perfuse::abi::record::{Decoded, RawRecord, Record, RecordFormat, RecordType};
 use perfuse::abi::regs::Arch;
 use perfuse_data::NewEvent;
-use perfuse_trace::{CallSet, CallTexts, Calls, Format, RawCall, RawCalls, socket_address};
+use perfuse_trace::{CallSet, CallTexts, Calls, Format, Looked, RawCall, RawCalls, socket_address};
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -40,6 +40,15 @@ impl Texts {
     pub fn take(&self, tid: u32, time: u64) -> Vec<(usize, String)> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&(tid, time)).unwrap_or_default()
     }
+}
+
+/// What a process has, now: the path of a descriptor, or of the folder that it works in.
+pub fn look_at_process(pid: u32, looked: Looked) -> Option<String> {
+    let link = match looked {
+        Looked::Descriptor(number) => format!("/proc/{pid}/fd/{number}"),
+        Looked::Folder => format!("/proc/{pid}/cwd"),
+    };
+    Some(std::fs::read_link(link).ok()?.to_string_lossy().into_owned())
 }
 
 /// Reads texts of calls as they come out of the rings.

@@ -6,9 +6,9 @@ use crate::term::glyphs;
 use crate::term::number::{grouped, time};
 use crate::term::table::{Cell, Column, Side, Table};
 use anstyle::Style;
-use perfuse_data::replay::SampleRecord;
+use perfuse_data::replay::Told;
 use perfuse_record::SummedRows;
-use perfuse_trace::{Asked, CallRecord, CallRow, CallSums, Calls, Distribution, Groups, Value, errno_name};
+use perfuse_trace::{CallRow, CallSums, Calls, Distribution, Groups, Record, Value, errno_name};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -89,22 +89,16 @@ impl Sums {
         }
     }
 
-    pub(super) fn call(&mut self, asked: &Asked, record: &CallRecord<'_>) {
-        if !CallSums::has(record.call, record.calls) {
-            return;
-        }
-        if let Some(calls) = &mut self.calls {
-            calls.add(record.call, record.comm);
-        }
-        if let Some(groups) = &mut self.groups {
-            groups.add(asked, record);
-        }
-    }
-
-    pub(super) fn sample(&mut self, asked: &Asked, record: &SampleRecord<'_>) {
-        if let Some(groups) = &mut self.groups {
-            groups.add(asked, record);
-        }
+    pub(super) fn add(&mut self, told: &Told<'_>) {
+        let (asked, record): (_, &dyn Record) = match *told {
+            Told::Call(record, asked, _) if CallSums::has(record.call, record.calls) => {
+                self.calls.iter_mut().for_each(|calls| calls.add(record.call, record.comm));
+                (asked, record)
+            }
+            Told::Sample(ref sample, asked, _) => (asked, sample.record),
+            _ => return,
+        };
+        self.groups.iter_mut().for_each(|groups| groups.add(asked, record));
     }
 
     /// All tables.
@@ -112,11 +106,11 @@ impl Sums {
         let mut out = String::new();
         if let Some(calls) = &self.calls {
             if args.json {
-                out += &(json(calls, table).to_string() + "\n");
-            } else if args.count {
-                out += &like_strace(calls.by_call().iter(), table);
+                out += &(calls.json(table).to_string() + "\n");
+            } else if args.is_total() {
+                out += &calls.like_strace(table, args.max_summary);
             } else {
-                by_thread(&mut out, calls, table);
+                by_thread(&mut out, calls, table, args.max_summary);
             }
         }
         if let Some(groups) = &self.groups {
@@ -127,7 +121,7 @@ impl Sums {
 }
 
 /// A table for each thread, those with the most calls first.
-fn by_thread(out: &mut String, calls: &CallSums, table: &Calls) {
+fn by_thread(out: &mut String, calls: &CallSums, table: &Calls, most: usize) {
     let mut threads: BTreeMap<u32, Vec<(u64, &CallRow)>> = BTreeMap::new();
     calls.rows.iter().for_each(|((tid, number), row)| threads.entry(*tid).or_default().push((*number, row)));
     let mut threads: Vec<_> = threads.into_iter().collect();
@@ -137,7 +131,7 @@ fn by_thread(out: &mut String, calls: &CallSums, table: &Calls) {
         let name = calls.names.get(&tid).map_or("", |(_, name)| name);
         let _ = writeln!(out, "{} ({tid}), {} calls", foreign(name), grouped(count(&rows)));
         rows.sort_by_key(|(number, row)| (std::cmp::Reverse(row.times.sum()), *number));
-        let cells = rows.iter().map(|(number, row)| {
+        let cells = rows.iter().take(most).map(|(number, row)| {
             let mut cells = vec![Cell::new(table.name(*number)), Cell::new(grouped(row.calls()))];
             cells.push(Cell::new(if row.errors.is_empty() { String::new() } else { grouped(row.failed()) }));
             let shown = [What::Sum, What::Min, What::Avg, What::P99, What::Max];
@@ -153,55 +147,6 @@ fn by_thread(out: &mut String, calls: &CallSums, table: &Calls) {
         *out += &format_table(&head, 1, cells.collect());
         out.push('\n');
     }
-}
-
-fn json(calls: &CallSums, table: &Calls) -> serde_json::Value {
-    let mut rows: Vec<_> = calls.rows.iter().collect();
-    rows.sort_by_key(|(key, _)| **key);
-    let rows = rows.into_iter().map(|((tid, number), row)| {
-        let (pid, name) = calls.names.get(tid).cloned().unwrap_or_default();
-        let named = |(error, count): (&u16, &u64)| {
-            (errno_name(*error).map_or_else(|| error.to_string(), str::to_owned), json!(count))
-        };
-        let errors: serde_json::Map<_, _> = row.errors.iter().map(named).collect();
-        let times = &row.times;
-        json!({
-            "pid": pid, "tid": tid, "comm": name, "call": table.name(*number), "calls": row.calls(),
-            "errors": errors, "total_ns": times.sum() as u64, "min_ns": times.min().map(|ns| ns as u64),
-            "p50_ns": times.quantile(0.5).map(|ns| ns as u64), "p99_ns": times.quantile(0.99).map(|ns| ns as u64),
-            "max_ns": times.max().map(|ns| ns as u64),
-        })
-    });
-    json!({ "schema": "perfuse.trace/1", "calls": rows.collect::<Vec<_>>() })
-}
-
-/// strace's table: the most time first.
-fn like_strace<'r>(rows: impl Iterator<Item = (&'r u64, &'r CallRow)>, table: &Calls) -> String {
-    let mut rows: Vec<(&u64, &CallRow)> = rows.collect();
-    rows.sort_by_key(|(number, row)| (std::cmp::Reverse(row.times.sum()), **number));
-    let whole: f64 = rows.iter().map(|(_, row)| row.times.sum() as f64).sum();
-    let line = "------ ----------- ----------- --------- --------- ----------------\n";
-    let mut out = String::from("% time     seconds  usecs/call     calls    errors syscall\n") + line;
-    let mut all = CallRow::default();
-    let row = |out: &mut String, name: &str, row: &CallRow| {
-        let sum = row.times.sum() as f64;
-        let share = if whole > 0.0 { sum * 100.0 / whole } else { 0.0 };
-        let errors = if row.failed() == 0 { String::new() } else { row.failed().to_string() };
-        let each = sum / 1000.0 / row.calls().max(1) as f64;
-        let _ = writeln!(
-            out,
-            "{share:>6.2} {:>11.6} {each:>11.0} {:>9} {errors:>9} {name}",
-            sum / 1e9,
-            row.calls()
-        );
-    };
-    for (number, each) in rows {
-        row(&mut out, &table.name(*number), each);
-        all.add(each);
-    }
-    out += line;
-    row(&mut out, "total", &all);
-    out
 }
 
 fn format_table(head: &[&str], left: usize, rows: Vec<Vec<Cell>>) -> String {

@@ -1,7 +1,7 @@
 //! The table of system calls, and sets of them as people write them.
 
 use perfuse_abi::regs::Arch;
-use perfuse_events::nearest;
+use perfuse_events::{glob, is_pattern, nearest};
 use regex_lite::Regex;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -216,7 +216,8 @@ impl fmt::Display for UnknownCall {
 impl std::error::Error for UnknownCall {}
 
 impl CallSet {
-    /// A list as strace and perf trace take it: names, `%GROUP` or `GROUP`, `/REGEX`, `all`, `none`; with `!` in front, all but these.
+    /// A list as strace and perf trace take it: names, patterns such as `epoll*`, `%GROUP` or `GROUP`, `/REGEX`, `all`, `none`; with `!`
+    /// in front, all but these.
     ///
     /// # Errors
     ///
@@ -243,6 +244,9 @@ impl CallSet {
             {
                 let of_group = calls.by_number.iter().filter(|(_, spec)| group.has(spec));
                 numbers.extend(of_group.map(|(number, _)| *number));
+            } else if is_pattern(word) {
+                let fits = calls.by_name.iter().filter(|(name, _)| glob(word, name));
+                numbers.extend(fits.map(|(_, number)| *number));
             }
             if numbers.len() == before && !may_lack && calls.number(word).is_none() && !Self::is_known(word) {
                 let groups = Group::ALL.iter().map(|group| group.name);
@@ -281,6 +285,12 @@ impl CallSet {
             }
             (CallSet::Not(one), CallSet::Not(other)) => CallSet::Not(one | other),
         }
+    }
+
+    /// The calls that are in either set.
+    #[must_use]
+    pub fn or(&self, other: &CallSet) -> CallSet {
+        self.others().within(&other.others()).others()
     }
 
     /// All calls that are not among them.
@@ -366,6 +376,9 @@ mod tests {
         };
         assert_eq!(names("close,read"), ["read", "close"]);
         assert_eq!(names("/^epoll_c"), ["epoll_create", "epoll_ctl_old", "epoll_ctl", "epoll_create1"]);
+        assert_eq!(names("epoll_c*"), names("/^epoll_c"));
+        assert_eq!(set("read").or(&set("close")), set("read,close"));
+        assert_eq!((set("!read").or(&set("read")).filter(), set("!read").or(&set("close"))), (None, set("!read")));
         for (group, has, has_not) in [
             ("%file", "openat", "read"),
             ("file", "execve", "close"),

@@ -42,6 +42,9 @@ const APART_NS: u64 = 1_000_000;
 /// Copies are looked for in so many places around the one that is expected.
 const AROUND: u64 = 8;
 
+/// The same of a thread that is new: a command may have been looked for in so many folders of `PATH` before it was found.
+const AT_FIRST: u64 = 64;
+
 /// The program that copies texts, and where copies are expected.
 #[derive(Clone, Debug)]
 pub struct CallTexts {
@@ -234,9 +237,10 @@ impl CallTexts {
         if self.next.len() >= MOST_THREADS {
             self.next.clear();
         }
-        let expected = self.next.get(&tid).copied().unwrap_or(0);
+        let known = self.next.get(&tid).copied();
+        let (expected, around) = known.map_or((0, AT_FIRST), |expected| (expected, AROUND));
         // The one that is expected, then those after it and before it.
-        let near = (0..AROUND).flat_map(|far| [expected.wrapping_add(far), expected.wrapping_sub(far + 1)]);
+        let near = (0..around).flat_map(|far| [expected.wrapping_add(far), expected.wrapping_sub(far + 1)]);
         for place in near {
             let found: Vec<(usize, String)> = texts
                 .iter()
