@@ -11,22 +11,23 @@ use crate::common::kernel::{Choice, Choices};
 use crate::common::unsupported::Unsupported;
 use crate::exit::{Failure, Result};
 use crate::record::{self, TraceEvents};
-use crate::recording::{self, expression};
+use crate::recording::{self, expression, header};
 use crate::term::foreign::foreign;
 use crate::term::number::grouped;
 use crate::term::out::{self, say};
-use lines::{Lines, Stamp};
+use lines::Lines;
 use perfuse::Perf;
 use perfuse_abi::regs::Arch;
 use perfuse_data::feature::{Feature, FeatureId};
 use perfuse_data::replay::{Lost, Replay, Step, Told, Traced};
 use perfuse_data::{PerfData, ReadOptions};
+use perfuse_export::script::Stamp;
 use perfuse_record::{
-    Arguments, Beside, Chains, Ended, FileSink, Observer, Plan, Remark, Sink, SummingUp, Texts, look_at_process,
-    streamed,
+    Arguments, Beside, Chains, Ended, FileSink, Observer, Plan, Remark, Sink, SummingUp, Texts,
+    look_at_process, streamed,
 };
 use perfuse_trace::{
-    CallQuestion, CallSet, Calls, Descriptors, Expr, Question, Rows, Wanted,
+    CallQuestion, CallSet, Calls, Descriptors, Expr, Question, Rows, Statistic as What, Wanted,
 };
 use std::ffi::OsString;
 use std::io::Write;
@@ -36,7 +37,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use tables::{Sums, What};
+use tables::Sums;
 
 /// Options of `perfuse trace`.
 #[derive(Debug, clap::Args)]
@@ -114,10 +115,10 @@ pub(crate) struct Args {
     #[arg(short = 'r', long = "time")]
     tells_time: bool,
     /// Its stack below each line, found as -g of record does
-    #[arg(short = 'k', long = "stack-trace", conflicts_with = "json")]
+    #[arg(short = 'k', long = "stack-trace")]
     stacks: bool,
     /// The same, found in this way
-    #[arg(long, value_name = "auto|fp|unwound[,BYTES]|lbr", conflicts_with = "json")]
+    #[arg(long, value_name = "auto|fp|unwound[,BYTES]|lbr")]
     call_graph: Option<String>,
     /// The kernel's part of stacks, too
     #[arg(long)]
@@ -201,18 +202,23 @@ impl Args {
         let wanted = Wanted::parse(lists.chain(successful), table);
         let mut wanted = wanted.map_err(|error| Failure::usage(format_args!("-e: {error}")))?;
         let faults = [("maj", "major-faults"), ("min", "minor-faults")];
-        let is_asked = |(word, _): &&(&str, &str)| self.faults.iter().any(|which| which == "all" || which == word);
+        let is_asked =
+            |(word, _): &&(&str, &str)| self.faults.iter().any(|which| which == "all" || which == word);
         let has_calls = wanted.has_calls && !self.no_syscalls;
         wanted.has_calls = has_calls;
         wanted.events.extend(faults.iter().filter(is_asked).map(|(_, event)| ((*event).to_owned(), None)));
         if !has_calls && wanted.events.is_empty() {
-            return Err(Failure::usage("--no-syscalls leaves nothing: -e names other events, --pf page faults"));
+            return Err(Failure::usage(
+                "--no-syscalls leaves nothing: -e names other events, --pf page faults",
+            ));
         }
         if self.live.is_some() && (self.has_lines() || self.input.is_some()) {
             return Err(Failure::usage("--live is for tables of what happens now: with -c, -s or --by"));
         }
         if self.input.is_some() && wanted.events.iter().any(|(_, filter)| filter.is_some()) {
-            return Err(Failure::usage("--filter is for the kernel; --if chooses among what a recording has"));
+            return Err(Failure::usage(
+                "--filter is for the kernel; --if chooses among what a recording has",
+            ));
         }
         Ok(wanted)
     }
@@ -239,7 +245,8 @@ impl Args {
         let raw = entries.into_iter().map(|set| (entry.clone(), set)).chain([(RAW[1].to_owned(), all)]);
         let raw = raw.filter(|_| wanted.has_calls).map(|(name, set)| (name, set.filter()));
         let others = wanted.events.iter().cloned();
-        let without: Vec<String> = self.filter_pids.iter().map(|pid| format!("common_pid != {pid}")).collect();
+        let without: Vec<String> =
+            self.filter_pids.iter().map(|pid| format!("common_pid != {pid}")).collect();
         let words = raw.chain(others).flat_map(|(name, filter)| {
             let filter = filter.into_iter().map(|filter| format!("({filter})"));
             let is_tracepoint = name.contains(':');
@@ -292,9 +299,11 @@ impl Args {
     /// What stands for the time before lines. `since` is how much later than by the clock of the recording it is since 1970.
     fn stamp(&self, since: u64) -> Option<Stamp> {
         match (self.tid.as_deref(), self.tells_time) {
-            (Some("t"), _) => Some(Stamp::Day(since)),
-            (Some("tt"), _) => Some(Stamp::Epoch(since)),
-            (_, true) => Some(Stamp::Start),
+            (Some("t"), _) => {
+                Some(Stamp::TimeOfDay(since, |moment| header::local_time(moment).strftime("%T").to_string()))
+            }
+            (Some("tt"), _) => Some(Stamp::SinceEpoch(since)),
+            (_, true) => Some(Stamp::SinceStart),
             _ => None,
         }
     }
@@ -308,7 +317,8 @@ impl Args {
     }
 
     fn is_of_cpus(&self) -> bool {
-        let none = self.pid.is_none() && self.tid().is_none() && self.uid.is_none() && self.command.is_empty();
+        let none =
+            self.pid.is_none() && self.tid().is_none() && self.uid.is_none() && self.command.is_empty();
         self.all_cpus || self.cpu.is_some() || self.cgroup.is_some() || none
     }
 
@@ -392,7 +402,8 @@ impl Args {
 pub(crate) fn run(args: &Args, record_args: &dyn Fn(Vec<OsString>) -> Result<Box<record::Args>>) -> Result {
     if args.command.first().is_some_and(|word| word == "record") {
         // As with perf: all calls, in a recording.
-        let words = ["perfuse", "record", "-R", "-c1", "-m16M", "-e", RAW[0], "-e", RAW[1]].map(OsString::from);
+        let words =
+            ["perfuse", "record", "-R", "-c1", "-m16M", "-e", RAW[0], "-e", RAW[1]].map(OsString::from);
         let words = words.into_iter().chain(args.command[1..].iter().cloned());
         return record::run(&*record_args(words.collect())?);
     }
@@ -428,8 +439,11 @@ pub(crate) fn run(args: &Args, record_args: &dyn Fn(Vec<OsString>) -> Result<Box
     };
     let mut file = args.output.as_ref().map(FileSink::new);
     traced = traced.without_process(std::process::id()).of_paths(args.paths.clone());
-    let mut beside =
-        Beside { reader_goes_first: true, sink: file.as_mut().map(|file| file as &mut dyn Sink), texts: None };
+    let mut beside = Beside {
+        reader_goes_first: true,
+        sink: file.as_mut().map(|file| file as &mut dyn Sink),
+        texts: None,
+    };
     if args.wants_texts(table) && wanted.has_calls {
         beside.texts = Some((table, texts.clone(), args.recorded(&wanted, table)));
         traced = traced.with_texts(Box::new(move |tid, time| texts.take(tid, time)));
@@ -476,7 +490,7 @@ pub(crate) fn run(args: &Args, record_args: &dyn Fn(Vec<OsString>) -> Result<Box
 /// Makes the plan one for reading while it is recorded.
 fn arrange(plan: &mut Plan, args: &Args) {
     (plan.build_ids, plan.bpf, plan.fields.cpu) = (false, false, true);
-    plan.fields.data = args.faults.is_some();
+    plan.fields.data = plan.events.iter().any(|event| event.spec.name.ends_with("faults"));
     let has_places = args.has_stacks() || plan.events.iter().any(|event| !event.is_tracepoint());
     let maps = args.output.is_some() || has_places;
     plan.synth = perfuse_record::Synth { tasks: true, maps, cgroups: false };
@@ -498,7 +512,9 @@ fn tell(args: &Args, path: &std::path::Path, native: Arch) -> Result {
         return Err(Failure::usage("-i tells of a recording; a command would be another one"));
     }
     if args.tid().is_some() {
-        return Err(Failure::usage("-t is for threads that run; --if 'tid == ...' chooses among those of a recording"));
+        return Err(Failure::usage(
+            "-t is for threads that run; --if 'tid == ...' chooses among those of a recording",
+        ));
     }
     let input = recording::Input::at(path.to_owned(), false);
     let mut data = input.open()?;
@@ -509,7 +525,8 @@ fn tell(args: &Args, path: &std::path::Path, native: Arch) -> Result {
     };
     let table = Calls::of(Arch::from_machine(&machine).unwrap_or(native));
     let wanted = args.wanted(table)?;
-    let mut traced = Traced::new(wanted.clone(), args.question(&wanted)?, table)?.of_paths(args.paths.clone());
+    let mut traced =
+        Traced::new(wanted.clone(), args.question(&wanted)?, table)?.of_paths(args.paths.clone());
     if args.tells_descriptors() {
         traced = traced.with_descriptors(Descriptors::new(Box::new(|_, _| None)));
     }
@@ -545,8 +562,9 @@ fn told_by_kernel(args: &Args, table: &Calls, summing: SummingUp, plan: &Plan) -
     let mut tables = Tables::new(!args.command.is_empty());
     let summed = match args.live {
         None => summing.run(plan, table)?,
-        Some(every) => summing
-            .run_watched(plan, table, every, &mut |rows| tables.put(&Sums::of(rows).text(args, table), false))?,
+        Some(every) => summing.run_watched(plan, table, every, &mut |rows| {
+            tables.put(&Sums::of(rows).text(args, table), false)
+        })?,
     };
     tables.put(&Sums::of(summed.rows).text(args, table), true)?;
     summed.no_room.told().iter().for_each(say);
@@ -622,10 +640,11 @@ impl<'a> Reader<'a> {
 
     fn step(&mut self, step: &Step<'_>) -> Result<()> {
         self.lost.add(step);
-        // The end of a round is no sample.
-        if let (Some(every), None) = (self.args.live, step.decoded) {
+        // The end of a round is no sample: what came before it is told.
+        if step.decoded.is_none() {
+            self.lines.as_mut().map_or(Ok(()), |lines| lines.flush(0))?;
             let now = Instant::now();
-            if now >= self.tables.due {
+            if let (Some(every), true) = (self.args.live, now >= self.tables.due) {
                 self.tables.due = now + every;
                 self.tables.put(&self.sums.text(self.args, self.table), false)?;
             }
@@ -649,7 +668,7 @@ impl<'a> Reader<'a> {
         let Reader { traced, lines, left, sums, .. } = self;
         traced.rest(&mut |told| Self::told(lines.as_mut(), left, sums, &told))?;
         if let Some(lines) = lines {
-            lines.flush()?;
+            lines.flush(0)?;
         }
         self.tables.put(&self.sums.text(self.args, self.table), true)?;
         match self.traced.fault() {

@@ -28,8 +28,8 @@ pub use formats::Formats;
 pub use groups::Groups;
 use perfuse_abi::record::{Decoded, RawRecord, Record, Sample};
 pub use selection::{Places, SampleField, SampleRecord, Selection, sample_fields};
-pub use traced::{TextsOf, Told, Traced, TracedSample};
 use std::ops::ControlFlow;
+pub use traced::{TextsOf, Told, Traced, TracedSample};
 
 /// Goes through a recording.
 ///

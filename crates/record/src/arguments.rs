@@ -106,7 +106,9 @@ impl Value {
         };
         let parts = path.replace("->", ".");
         if !parts.split('.').map(str::trim).all(is_name) || !name.is_none_or(is_name) {
-            return Err(format!("'{text}': a value is arg0, a name, or a path such as req->len, with NAME= before it"));
+            return Err(format!(
+                "'{text}': a value is arg0, a name, or a path such as req->len, with NAME= before it"
+            ));
         }
         let field = name.map_or_else(|| parts.replace('.', "_"), str::to_owned);
         // The kernel has fields of these names, and no longer ones.
@@ -162,12 +164,15 @@ fn fetched(value: &Value, found: &FunctionValue, arch: Arch) -> String {
         }
         (Some(kind), ValueKind::Text) => {
             // The address in place of the text.
-            text = text.strip_prefix("+0(").and_then(|text| text.strip_suffix(')')).unwrap_or(&text).to_owned();
+            text =
+                text.strip_prefix("+0(").and_then(|text| text.strip_suffix(')')).unwrap_or(&text).to_owned();
             kind.to_owned()
         }
         (Some(kind), _) => kind.to_owned(),
         (None, ValueKind::Text) => "string".to_owned(),
-        (None, ValueKind::Integer { bytes, signed }) => format!("{}{}", if signed { 's' } else { 'u' }, bytes * 8),
+        (None, ValueKind::Integer { bytes, signed }) => {
+            format!("{}{}", if signed { 's' } else { 'u' }, bytes * 8)
+        }
         (None, _) => "x64".to_owned(),
     };
     format!("{}={text}:{kind}", value.name)
@@ -191,7 +196,8 @@ impl Arguments {
         for (event, _) in events {
             let Some(asked) = Asked::parse(event) else { continue };
             let refused = |why: String| Error::Plan(format!("{event}: {why}"));
-            let arch = Arch::NATIVE.ok_or_else(|| refused("registers of this architecture are not known".into()))?;
+            let arch =
+                Arch::NATIVE.ok_or_else(|| refused("registers of this architecture are not known".into()))?;
             let asked = asked.map_err(refused)?;
             let text = definition(&asked, arch).map_err(refused)?;
             let made = match &mut made {
@@ -271,7 +277,8 @@ fn definition(asked: &Asked, arch: Arch) -> Result<String, String> {
     let by_number = |value: &Value| value.number().is_some() || value.path == "retval";
     let paths: Vec<&str> = asked.values.iter().map(|value| value.path.as_str()).collect();
     // Numbers of arguments and what is returned need no debug information.
-    let needs = asked.values.is_empty() || asked.values.iter().any(|value| !(by_number(value) && value.kind.is_some()));
+    let needs = asked.values.is_empty()
+        || asked.values.iter().any(|value| !(by_number(value) && value.kind.is_some()));
     let known = if needs { described(&path, &asked.function, &paths)? } else { None };
     let mut values = asked.values.clone();
     let mut found = Vec::new();
@@ -281,8 +288,11 @@ fn definition(asked: &Asked, arch: Arch) -> Result<String, String> {
             values = known.arguments.iter().filter_map(|name| Value::parse(name).ok()).take(MOST).collect();
             let paths: Vec<&str> = values.iter().map(|value| value.path.as_str()).collect();
             let known = described(&path, &asked.function, &paths)?.unwrap_or_default();
-            let (kept, of): (Vec<_>, Vec<_>) =
-                values.into_iter().zip(known.values).filter_map(|(value, of)| Some((value, of.ok()?))).unzip();
+            let (kept, of): (Vec<_>, Vec<_>) = values
+                .into_iter()
+                .zip(known.values)
+                .filter_map(|(value, of)| Some((value, of.ok()?)))
+                .unzip();
             (values, found) = (kept, of);
         }
         Some(known) => {
@@ -336,7 +346,8 @@ mod tests {
 
     #[test]
     fn probes_with_arguments_are_told_from_others() {
-        for text in ["uprobe:/bin/a:main", "sched:sched_switch", "uprobe:/bin/a:main.c:12", "kprobe:do_exit"] {
+        for text in ["uprobe:/bin/a:main", "sched:sched_switch", "uprobe:/bin/a:main.c:12", "kprobe:do_exit"]
+        {
             assert_eq!(Asked::parse(text), None, "{text}");
         }
         let asked = Asked::parse("uprobe:./a:f(req->len, n=arg1:u8)").unwrap().unwrap();

@@ -43,7 +43,7 @@ pub use expr::{
 pub use format::{Field, FieldKind, Format, Names, NoNames};
 pub use off_cpu::{OffCpu, OffCpuRow};
 pub use perfuse_abi as abi;
-pub use sums::{Asked, Distribution, Groups, Question};
+pub use sums::{Asked, Distribution, Groups, Question, Statistic};
 
 #[cfg(test)]
 mod threads {

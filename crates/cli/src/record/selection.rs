@@ -51,13 +51,11 @@ impl Selection {
     fn augment(command: Command, help: &'static str) -> Command {
         let event = Arg::new("event").short('e').long("event").value_name("LIST").action(ArgAction::Append);
         let filter = Arg::new("filter").long("filter").value_name("EXPRESSION").action(ArgAction::Append);
-        command
-            .arg(event.help(help))
-            .arg(
-                filter.requires("event").help(
-                    "Only hits of the tracepoints of the -e before it that match, such as prev_pid > 7",
-                ),
-            )
+        command.arg(event.help(help)).arg(
+            filter
+                .requires("event")
+                .help("Only hits of the tracepoints of the -e before it that match, such as prev_pid > 7"),
+        )
     }
 }
 

@@ -8,66 +8,11 @@ use crate::term::table::{Cell, Column, Side, Table};
 use anstyle::Style;
 use perfuse_data::replay::Told;
 use perfuse_record::SummedRows;
-use perfuse_trace::{CallRow, CallSums, Calls, Distribution, Groups, Record, Value, errno_name};
-use serde_json::json;
+use perfuse_trace::{
+    CallRow, CallSums, Calls, Distribution, Groups, Record, Statistic as What, Value, errno_name,
+};
 use std::collections::BTreeMap;
 use std::fmt::Write;
-
-/// Something that a row tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum What {
-    Count,
-    Sum,
-    Avg,
-    Min,
-    Max,
-    P50,
-    P90,
-    P99,
-    Hist,
-}
-
-impl What {
-    const ALL: [(&'static str, What); 9] = [
-        ("count", What::Count),
-        ("sum", What::Sum),
-        ("avg", What::Avg),
-        ("min", What::Min),
-        ("max", What::Max),
-        ("p50", What::P50),
-        ("p90", What::P90),
-        ("p99", What::P99),
-        ("hist", What::Hist),
-    ];
-
-    pub(super) fn named(name: &str) -> Result<Self, String> {
-        let found = What::ALL.iter().find(|(known, _)| *known == name).map(|(_, what)| *what);
-        found.ok_or_else(|| "rows tell count, sum, avg, min, max, p50, p90, p99, hist".to_owned())
-    }
-
-    /// Whether it takes more than counts, sums and extremes.
-    pub(super) fn is_spread(self) -> bool {
-        matches!(self, What::P50 | What::P90 | What::P99 | What::Hist)
-    }
-
-    fn name(self) -> &'static str {
-        What::ALL.iter().find(|(_, what)| *what == self).map_or("", |(name, _)| name)
-    }
-
-    fn value(self, row: &Distribution) -> f64 {
-        let number = |value: Option<i128>| value.map_or(0.0, |value| value as f64);
-        match self {
-            What::Count | What::Hist => row.count() as f64,
-            What::Sum => row.sum() as f64,
-            What::Avg => row.mean().unwrap_or(0.0),
-            What::Min => number(row.min()),
-            What::Max => number(row.max()),
-            What::P50 => number(row.quantile(0.5)),
-            What::P90 => number(row.quantile(0.9)),
-            What::P99 => number(row.quantile(0.99)),
-        }
-    }
-}
 
 /// What all lines come to.
 pub(super) struct Sums {
@@ -176,6 +121,9 @@ fn rows(args: &Args, groups: &Groups) -> String {
         [] => vec![What::Count, What::Sum, What::Avg, What::P50, What::P99, What::Max],
         show => show.to_vec(),
     };
+    if args.json {
+        return groups.json(&args.by, &show, args.top).to_string() + "\n";
+    }
     let mut found = groups.rows(|row| show[0].value(row));
     found.truncate(args.top.unwrap_or(usize::MAX));
     let key = |value: &Option<Value>| match value {
@@ -183,33 +131,6 @@ fn rows(args: &Args, groups: &Groups) -> String {
         Some(Value::Number(number)) => number.to_string(),
         Some(Value::Text(text)) => foreign(text).to_string(),
     };
-    if args.json {
-        let rows = found.iter().map(|(keys, row)| {
-            let mut object = serde_json::Map::new();
-            args.by.iter().zip(*keys).for_each(|(by, value)| {
-                let value = match value {
-                    Some(Value::Number(number)) => i64::try_from(*number)
-                        .map_or_else(|_| json!(number.to_string()), |number| json!(number)),
-                    value => json!(value.as_ref().map(|_| key(value))),
-                };
-                object.insert(by.to_string(), value);
-            });
-            for what in &show {
-                let value = match what {
-                    What::Hist => json!(
-                        row.powers()
-                            .iter()
-                            .map(|(from, below, count)| json!([*from as i64, *below as i64, count]))
-                            .collect::<Vec<_>>()
-                    ),
-                    what => json!(what.value(row)),
-                };
-                object.insert(what.name().to_owned(), value);
-            }
-            serde_json::Value::Object(object)
-        });
-        return json!({ "schema": "perfuse.trace/1", "rows": rows.collect::<Vec<_>>() }).to_string() + "\n";
-    }
     let columns: Vec<What> = show.iter().copied().filter(|what| *what != What::Hist).collect();
     let names: Vec<String> = args.by.iter().map(ToString::to_string).collect();
     let head: Vec<&str> =

@@ -57,7 +57,10 @@ pub struct Traced {
 
 impl fmt::Debug for Traced {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Traced").field("wanted", &self.wanted).field("question", &self.question).finish_non_exhaustive()
+        f.debug_struct("Traced")
+            .field("wanted", &self.wanted)
+            .field("question", &self.question)
+            .finish_non_exhaustive()
     }
 }
 
@@ -215,8 +218,7 @@ impl Traced {
         let (fields, extras) = sample_fields(event.attr.sample_type, &texts);
         let format = step.formats.get(event.attr.config).map(|(_, format)| format);
         let kind = (true, event.attr.config << 3 ^ u64::from(event.attr.type_.0));
-        let Some(asked) =
-            self.asked(kind, |question| question.bind(&Schema { format, extras: &extras }))
+        let Some(asked) = self.asked(kind, |question| question.bind(&Schema { format, extras: &extras }))
         else {
             return Ok(());
         };

@@ -109,7 +109,8 @@ fn find<R: Reader>(
             if known.names.iter().any(|known| known == function) {
                 let types = Types { dwarf, unit: &unit, members: Cell::new(MOST_MEMBERS) };
                 let found = types.function(entry, shifts)?;
-                let values = paths.iter().map(|path| types.value(&found, path)).collect::<gimli::Result<_>>()?;
+                let values =
+                    paths.iter().map(|path| types.value(&found, path)).collect::<gimli::Result<_>>()?;
                 let arguments = found.arguments.into_iter().map(|(name, ..)| name).collect();
                 return Ok(Some(FunctionValues { arguments, values }));
             }
@@ -247,7 +248,10 @@ impl<R: Reader> Types<'_, R> {
         } else {
             let Some((_, type_, word)) = function.arguments.iter().find(|(name, ..)| name == first) else {
                 let names: Vec<&str> = function.arguments.iter().map(|(name, ..)| name.as_str()).collect();
-                return no(format!("the arguments are {}", if names.is_empty() { "none".into() } else { names.join(", ") }));
+                return no(format!(
+                    "the arguments are {}",
+                    if names.is_empty() { "none".into() } else { names.join(", ") }
+                ));
             };
             match word {
                 Ok(word) => (Some(*word), *type_),
@@ -275,9 +279,13 @@ impl<R: Reader> Types<'_, R> {
             }
         }
         loads.extend(behind.filter(|_| !matches!(type_, Type::Aggregate(..))));
-        let is_char = |to| Ok::<_, gimli::Error>(matches!(self.of(to, MOST_TYPES)?, Type::Integer { is_char: true, .. }));
+        let is_char = |to| {
+            Ok::<_, gimli::Error>(matches!(self.of(to, MOST_TYPES)?, Type::Integer { is_char: true, .. }))
+        };
         let kind = match type_ {
-            Type::Integer { bytes: bytes @ (1 | 2 | 4 | 8), signed, .. } => ValueKind::Integer { bytes, signed },
+            Type::Integer { bytes: bytes @ (1 | 2 | 4 | 8), signed, .. } => {
+                ValueKind::Integer { bytes, signed }
+            }
             Type::Pointer(to) if is_char(to)? => {
                 loads.push(0);
                 ValueKind::Text
@@ -311,7 +319,9 @@ impl<R: Reader> Types<'_, R> {
             let place = place.map_or(Some(0), |value| value.udata_value());
             let to = self.type_of(entry)?;
             let own = match entry.attr_value(gimli::DW_AT_name)? {
-                Some(value) => Some(self.dwarf.attr_string(self.unit, value)?.to_string_lossy()?.into_owned()),
+                Some(value) => {
+                    Some(self.dwarf.attr_string(self.unit, value)?.to_string_lossy()?.into_owned())
+                }
                 None => None,
             };
             let is_bits = has(entry, gimli::DW_AT_bit_size);

@@ -67,7 +67,8 @@ const CALLS: &str = "open openat openat2 creat close close_range dup dup2 dup3 f
 /// Those among them that return a descriptor.
 fn returns(name: &str) -> bool {
     CALLS.split_whitespace().any(|known| known == name)
-        && !["close", "close_range", "fcntl", "chdir", "fchdir", "execve", "execveat", "connect", "bind"].contains(&name)
+        && !["close", "close_range", "fcntl", "chdir", "fchdir", "execve", "execveat", "connect", "bind"]
+            .contains(&name)
 }
 
 impl Descriptors {
@@ -118,7 +119,8 @@ impl Descriptors {
     }
 
     fn learn(&mut self, call: &Call, name: &str, arguments: &[u64; 6], texts: &[(usize, String)]) {
-        let text = |place: usize| texts.iter().find(|(known, _)| *known == place).map(|(_, text)| text.as_str());
+        let text =
+            |place: usize| texts.iter().find(|(known, _)| *known == place).map(|(_, text)| text.as_str());
         let (pid, first) = (call.at.pid, arguments[0] as i32);
         let (Some(returned), error) = (call.returned, call.error()) else { return };
         let made = i32::try_from(returned).ok().filter(|_| error.is_none());
@@ -252,7 +254,13 @@ mod tests {
     use perfuse_abi::regs::Arch;
 
     /// What is told of a call of process 1.
-    fn told(known: &mut Descriptors, name: &str, arguments: [u64; 6], returned: i64, text: &[(usize, &str)]) -> Vec<String> {
+    fn told(
+        known: &mut Descriptors,
+        name: &str,
+        arguments: [u64; 6],
+        returned: i64,
+        text: &[(usize, &str)],
+    ) -> Vec<String> {
         told_of(known, 1, name, arguments, returned, text)
     }
 
@@ -267,7 +275,8 @@ mod tests {
         let calls = Calls::of(Arch::X86_64);
         let at = Moment { pid, tid: pid, ..Moment::default() };
         let number = calls.number(name).expect("it is in the table");
-        let call = Call { at, number, arguments: Some(arguments), duration: Some(1), returned: Some(returned) };
+        let call =
+            Call { at, number, arguments: Some(arguments), duration: Some(1), returned: Some(returned) };
         let mut texts: Vec<_> = text.iter().map(|(place, text)| (*place, (*text).to_owned())).collect();
         known.tell(&call, calls, &mut texts);
         texts.drain(..text.len());
@@ -288,7 +297,10 @@ mod tests {
     fn descriptors_are_what_calls_made_of_them() {
         let known = &mut known();
         assert_eq!(told(known, "read", [0, 1, 1, 0, 0, 0], 1, &[]), ["0 /dev/pts/0"]);
-        assert_eq!(told(known, "openat", [AT, 9, 0, 0, 0, 0], 3, &[(1, "/etc/hosts")]), ["0 /home", "6 /etc/hosts"]);
+        assert_eq!(
+            told(known, "openat", [AT, 9, 0, 0, 0, 0], 3, &[(1, "/etc/hosts")]),
+            ["0 /home", "6 /etc/hosts"]
+        );
         assert_eq!(told(known, "openat", [AT, 9, 0, 0, 0, 0], 4, &[(1, "./a")])[1], "6 /home/a");
         assert_eq!(told(known, "openat", [AT, 9, 0, 0, 0, 0], -2, &[(1, "b")]), ["0 /home"]);
         assert_eq!(told(known, "dup2", [3, 9, 0, 0, 0, 0], 9, &[]), ["0 /etc/hosts", "6 /etc/hosts"]);
@@ -322,7 +334,10 @@ mod tests {
         let known = &mut known();
         told(known, "chdir", [9, 0, 0, 0, 0, 0], 0, &[(0, "sub/")]);
         assert_eq!(told(known, "openat", [AT, 9, 0, 0, 0, 0], 3, &[(1, "x")])[1], "6 /home/sub/x");
-        assert_eq!(told(known, "openat", [3, 9, 0, 0, 0, 0], 4, &[(1, "y")]), ["0 /home/sub/x", "6 /home/sub/x/y"]);
+        assert_eq!(
+            told(known, "openat", [3, 9, 0, 0, 0, 0], 4, &[(1, "y")]),
+            ["0 /home/sub/x", "6 /home/sub/x/y"]
+        );
         told(known, "fchdir", [4, 0, 0, 0, 0, 0], 0, &[]);
         assert_eq!(told(known, "openat", [AT, 9, 0, 0, 0, 0], 5, &[(1, "z")])[0], "0 /home/sub/x/y");
     }

@@ -378,7 +378,10 @@ mod tests {
         assert_eq!(names("/^epoll_c"), ["epoll_create", "epoll_ctl_old", "epoll_ctl", "epoll_create1"]);
         assert_eq!(names("epoll_c*"), names("/^epoll_c"));
         assert_eq!(set("read").or(&set("close")), set("read,close"));
-        assert_eq!((set("!read").or(&set("read")).filter(), set("!read").or(&set("close"))), (None, set("!read")));
+        assert_eq!(
+            (set("!read").or(&set("read")).filter(), set("!read").or(&set("close"))),
+            (None, set("!read"))
+        );
         for (group, has, has_not) in [
             ("%file", "openat", "read"),
             ("file", "execve", "close"),

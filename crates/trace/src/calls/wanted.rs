@@ -74,8 +74,7 @@ impl Wanted {
         lists: impl IntoIterator<Item = (&'l str, Option<&'l str>)>,
         table: &Calls,
     ) -> Result<Self, WantedError> {
-        let mut wanted =
-            Wanted { calls: CallSet::All, has_calls: true, events: Vec::new(), condition: None };
+        let mut wanted = Wanted { calls: CallSet::All, has_calls: true, events: Vec::new(), condition: None };
         let (mut any, mut has_events) = (false, false);
         for (list, filter) in lists {
             let list = match list.split_once('=') {
@@ -157,14 +156,17 @@ mod tests {
 
     #[test]
     fn calls_and_events_are_told_apart() {
-        let calls = |lists: &[(&str, Option<&str>)]| wanted(lists).map(|wanted| (wanted.has_calls, wanted.events.len()));
+        let calls = |lists: &[(&str, Option<&str>)]| {
+            wanted(lists).map(|wanted| (wanted.has_calls, wanted.events.len()))
+        };
         assert_eq!(calls(&[]), Ok((true, 0)));
         assert_eq!(calls(&[("openat,close", None)]), Ok((true, 0)));
         assert_eq!(calls(&[("sched:sched_switch", None)]), Ok((false, 1)));
         assert_eq!(calls(&[("openat,minor-faults", None)]), Ok((true, 1)));
         assert_eq!(calls(&[("status=failed", None), ("sched:*", None)]), Ok((false, 1)));
         assert_eq!(calls(&[("raw=all", None), ("signal=none", None)]), Ok((true, 0)));
-        let one = wanted(&[("sched:sched_switch", Some("prev_pid > 7")), ("sched:sched_wakeup", None)]).unwrap();
+        let one =
+            wanted(&[("sched:sched_switch", Some("prev_pid > 7")), ("sched:sched_wakeup", None)]).unwrap();
         assert_eq!(one.events[0], ("sched:sched_switch".into(), Some("prev_pid > 7".into())));
         assert_eq!(one.events[1].1, None);
         let probes = wanted(&[("openat,uprobe:./a:f(x=arg0,req->len),close", None)]).unwrap();
