@@ -316,7 +316,17 @@ impl<R: Reader> Types<'_, R> {
                 continue;
             }
             let place = entry.attr_value(gimli::DW_AT_data_member_location)?;
-            let place = place.map_or(Some(0), |value| value.udata_value());
+            let place = match place {
+                None => Some(0),
+                // As old compilers have it.
+                Some(AttributeValue::Exprloc(expression)) => {
+                    match expression.operations(self.unit.encoding()).next()? {
+                        Some(gimli::Operation::PlusConstant { value }) => Some(value),
+                        _ => None,
+                    }
+                }
+                Some(value) => value.udata_value(),
+            };
             let to = self.type_of(entry)?;
             let own = match entry.attr_value(gimli::DW_AT_name)? {
                 Some(value) => {
