@@ -231,19 +231,20 @@ impl Args {
         }
     }
 
-    /// Events as `-e` and `--filter` of `record`. Entries of calls that are given texts are an event of their own, the first: those
-    /// are read at once.
+    /// Events as `-e` and `--filter` of `record`. Entries of calls that have texts are an event of their own, the first: those are read
+    /// at once; and so are ends of calls that give an address back.
     fn events(&self, wanted: &Wanted, table: &Calls) -> Vec<OsString> {
         let all = self.recorded(wanted, table);
-        let texts = self.wants_texts(table).then(|| table.with_texts());
-        let entries = match texts {
-            Some(texts) => vec![all.within(&texts), all.within(&texts.others())],
-            None => vec![all.clone()],
-        };
         // The stack of a call is that of its end.
         let entry = if self.has_stacks() { format!("{}/call-graph=no/", RAW[0]) } else { RAW[0].to_owned() };
-        let raw = entries.into_iter().map(|set| (entry.clone(), set)).chain([(RAW[1].to_owned(), all)]);
-        let raw = raw.filter(|_| wanted.has_calls).map(|(name, set)| (name, set.filter()));
+        let parts = |apart: CallSet| match self.wants_texts(table) {
+            true => [all.within(&apart), all.within(&apart.others())],
+            false => [CallSet::Only(Default::default()), all.clone()],
+        };
+        let named = |name: String, apart| parts(apart).map(|set| (name.clone(), set));
+        let raw = [named(entry, table.with_texts()), named(RAW[1].to_owned(), table.with_peers())];
+        let raw = raw.into_iter().flatten().filter(|(_, set)| wanted.has_calls && !set.is_empty());
+        let raw = raw.map(|(name, set)| (name, set.filter()));
         let others = wanted.events.iter().cloned();
         let without: Vec<String> =
             self.filter_pids.iter().map(|pid| format!("common_pid != {pid}")).collect();

@@ -25,6 +25,7 @@ suite! {
         texts_are_those_that_calls_were_given,
         texts_are_copied_before_they_change,
         addresses_of_sockets_are_told_and_each_call_once,
+        addresses_that_calls_give_back_are_told,
         an_interrupted_trace_still_has_its_table,
         a_full_disk_leaves_the_table,
         a_recording_that_was_cut_short_has_its_calls,
@@ -594,6 +595,56 @@ int main(void) {
     assert_eq!(said.matches("socket(AF_").count(), 3, "{said}");
     let some = text(&run(&["-e", "connect", "--if", "uservaddr ~ '*127.0.0.1:7}'", "--", &program]).stderr);
     assert_eq!(some.lines().count(), 1, "{some}");
+    Ok(())
+}
+
+fn addresses_that_calls_give_back_are_told() -> Outcome {
+    in_kernel()?;
+    let folder = Folder::new("peers");
+    // The same memory for each address, and the process ends at once.
+    let program = compiled(
+        &folder,
+        r#"
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+static struct sockaddr_in at;
+static socklen_t len;
+static struct sockaddr *any(void) { len = sizeof at; return (void *)&at; }
+int main(void) {
+    int listens = socket(AF_INET, SOCK_STREAM, 0), one = socket(AF_INET, SOCK_DGRAM, 0), two = socket(AF_INET, SOCK_DGRAM, 0);
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (bind(listens, (void *)&at, sizeof at) || listen(listens, 9) || getsockname(listens, any(), &len)) return 1;
+    struct sockaddr_in place = at;
+    for (int i = 2; i < 5; i++) {
+        int from = socket(AF_INET, SOCK_STREAM, 0);
+        struct sockaddr_in own = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(0x7f000000 + i) };
+        if (bind(from, (void *)&own, sizeof own) || connect(from, (void *)&place, sizeof place)) return 2;
+        if (accept(listens, any(), &len) < 0) return 3;
+    }
+    at.sin_port = 0;
+    if (bind(one, (void *)&at, sizeof at)) return 4;
+    char byte;
+    if (getsockname(one, any(), &len) || sendto(two, "x", 1, 0, (void *)&at, sizeof at) != 1) return 5;
+    if (recvfrom(one, &byte, 1, 0, any(), &len) != 1) return 6;
+    return 0;
+}"#,
+    )?;
+    for list in ["%net", "accept,recvfrom,getsockname"] {
+        let said = text(&run(&["-e", list, "--", &program]).stderr);
+        for address in ["127.0.0.2", "127.0.0.3", "127.0.0.4"] {
+            let told = said
+                .lines()
+                .filter(|line| line.contains("accept(") && line.contains(&format!("{{AF_INET, {address}:")));
+            assert_eq!(told.count(), 1, "{list} {address}: {said}");
+        }
+        let told = |call: &str| {
+            said.lines().filter(|line| line.contains(call) && line.contains("{AF_INET, 127.0.0.")).count()
+        };
+        assert_eq!((told("getsockname("), told("recvfrom(")), (2, 1), "{said}");
+    }
     Ok(())
 }
 

@@ -6,8 +6,10 @@ use std::fmt::Write;
 
 /// The kinds that are no names of flags or codes.
 #[cfg(test)]
-const PLAIN: [&str; 13] =
-    ["fd", "dirfd", "path", "str", "sockaddr", "ptr", "int", "uint", "long", "size", "mode", "hex", "pid"];
+const PLAIN: [&str; 14] = [
+    "fd", "dirfd", "path", "str", "sockaddr", "peer", "ptr", "int", "uint", "long", "size", "mode", "hex",
+    "pid",
+];
 
 /// Whether arguments of a kind are decoded.
 #[cfg(test)]
@@ -46,7 +48,7 @@ pub fn write_arguments(
                 Some(text) => out.push_str(&quoted(&text)),
                 None => pointer(out, value),
             },
-            "sockaddr" => match text(index) {
+            "sockaddr" | "peer" => match text(index) {
                 Some(text) => out.push_str(&text),
                 None => pointer(out, value),
             },

@@ -183,7 +183,12 @@ impl Descriptors {
                     self.put(pid, number, whole, flags.map(|flags| flags & CLOSES != 0));
                 }
             }
-            (name, Some(number)) if returns(name) => self.forget(pid, number..=number),
+            (name, Some(number)) if returns(name) => {
+                self.forget(pid, number..=number);
+                if let (true, Some(address)) = (name.starts_with("accept"), text(1)) {
+                    self.put(pid, number, format!("socket:{address}"), None);
+                }
+            }
             _ => {}
         }
     }
@@ -312,6 +317,10 @@ mod tests {
         told(known, "socket", [2, 1, 0, 0, 0, 0], 5, &[]);
         told(known, "connect", [5, 9, 16, 0, 0, 0], 0, &[(1, "{AF_INET, 127.0.0.1:80}")]);
         assert_eq!(told(known, "sendto", [5, 9, 1, 0, 0, 0], 1, &[]), ["0 socket:{AF_INET, 127.0.0.1:80}"]);
+        assert_eq!(
+            told(known, "accept", [5, 9, 9, 0, 0, 0], 6, &[(1, "{AF_INET, 127.0.0.2:9}")])[1],
+            "6 socket:{AF_INET, 127.0.0.2:9}"
+        );
     }
 
     #[test]

@@ -42,6 +42,11 @@ impl Argument {
         matches!(self.kind, "path" | "str" | "sockaddr")
     }
 
+    /// Whether it is where the call writes a socket's address; the next argument is where it writes how long that is.
+    pub fn is_peer(&self) -> bool {
+        self.kind == "peer"
+    }
+
     /// Whether it is the address of a socket's address, whose length is the next argument.
     pub fn is_socket_address(&self) -> bool {
         self.kind == "sockaddr"
@@ -100,11 +105,20 @@ impl Calls {
         self.get(number).map_or_else(|| format!("syscall_{number}"), |spec| spec.name.to_owned())
     }
 
-    /// The calls that are given texts: paths and names.
+    /// The calls that are given texts, paths and names, or [give an address back](Self::with_peers).
     pub fn with_texts(&self) -> CallSet {
-        let has_text = |spec: &Spec| spec.arguments.iter().flatten().any(Argument::is_text);
+        self.with_argument(|argument| argument.is_text() || argument.is_peer())
+    }
+
+    /// The calls that give a socket's address back.
+    pub fn with_peers(&self) -> CallSet {
+        self.with_argument(Argument::is_peer)
+    }
+
+    fn with_argument(&self, is_it: impl Fn(&Argument) -> bool) -> CallSet {
+        let has = |spec: &Spec| spec.arguments.iter().flatten().any(&is_it);
         CallSet::Only(
-            self.by_number.iter().filter(|(_, spec)| has_text(spec)).map(|(number, _)| *number).collect(),
+            self.by_number.iter().filter(|(_, spec)| has(spec)).map(|(number, _)| *number).collect(),
         )
     }
 
@@ -291,6 +305,11 @@ impl CallSet {
     #[must_use]
     pub fn or(&self, other: &CallSet) -> CallSet {
         self.others().within(&other.others()).others()
+    }
+
+    /// Whether there is none in it.
+    pub fn is_empty(&self) -> bool {
+        matches!(self, CallSet::Only(numbers) if numbers.is_empty())
     }
 
     /// All calls that are not among them.
