@@ -138,7 +138,7 @@ impl CallTexts {
     }
 
     fn enter(&self) -> String {
-        let texts: String = (0..MOST_TEXTS).map(|index| Self::copy(index)).collect();
+        let texts: String = (0..MOST_TEXTS).map(Self::copy).collect();
         self.at_call(0, "r6 = *(u64 *)(r1 +8)\nr9 = *(u64 *)(r1 +0)", &texts)
     }
 
