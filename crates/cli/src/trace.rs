@@ -57,7 +57,7 @@ pub(crate) struct Args {
     /// Only calls that failed
     #[arg(short = 'Z', long, visible_alias = "failed-only")]
     failure: bool,
-    /// Only calls that did not
+    /// Only calls that did not fail
     #[arg(short = 'z', long)]
     successful_only: bool,
     /// Only calls that are given this path, or a descriptor of it
@@ -114,10 +114,10 @@ pub(crate) struct Args {
     /// The time since the first line, before each
     #[arg(short = 'r', long = "time")]
     tells_time: bool,
-    /// Its stack below each line, found as -g of record does
+    /// The stack of each call below its line, found as -g of record does
     #[arg(short = 'k', long = "stack-trace")]
     stacks: bool,
-    /// The same, found in this way
+    /// The same, by frame pointers, unwound, by the hardware, or what the programs need
     #[arg(long, value_name = "auto|fp|unwound[,BYTES]|lbr")]
     call_graph: Option<String>,
     /// The kernel's part of stacks, too
@@ -478,8 +478,15 @@ pub(crate) fn run(args: &Args, record_args: &dyn Fn(Vec<OsString>) -> Result<Box
         }
     });
     let told = read.unwrap_or(Ok(0)).map(|lost| tell_losses(lost, &heard.texts));
-    let ended: Ended = ended?;
-    told?;
+    let ended: Ended = match (ended, told) {
+        // Where nobody reads what is told, nobody reads the recording any more.
+        (_, Err(failure)) if failure.is_unread() => return Err(failure),
+        (ended, told) => {
+            let ended = ended?;
+            told?;
+            ended
+        }
+    };
     way.into_iter().for_each(say);
     if let Some(path) = &args.output {
         let path = foreign(path.as_os_str().as_encoded_bytes());

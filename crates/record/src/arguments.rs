@@ -252,7 +252,7 @@ fn clean(file: &Path) {
     let Ok(text) = fs::read_to_string(file) else { return };
     for name in text.lines().filter_map(|line| line.split_once(':')?.1.split(' ').next()) {
         let pid = name.strip_prefix(GROUP).and_then(|rest| rest.split('/').next()?.parse::<u32>().ok());
-        if pid.is_some_and(|pid| !perfuse_proc::read::exists(pid)) {
+        if pid.is_some_and(|pid| !perfuse_proc::read::has_live_thread(pid)) {
             let _ = write(file, &format!("-:{name}\n"));
         }
     }
