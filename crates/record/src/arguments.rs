@@ -329,11 +329,14 @@ fn plain(value: &Value) -> FunctionValue {
 fn described(path: &str, function: &str, paths: &[&str]) -> Result<Option<FunctionValues>, String> {
     let told = |error: perfuse_symbols::Error| error.to_string();
     let elf = Elf::open(Path::new(path)).map_err(told)?;
-    if elf.has_lines() {
-        return elf.function_values(function, paths).map_err(told);
-    }
-    let debug = SymbolOptions::default().debug_file(Path::new(path), &elf, Elf::has_lines);
-    debug.map_or(Ok(None), |(_, debug)| debug.function_values(function, paths).map_err(told))
+    let options = SymbolOptions::default();
+    let debug = match elf.has_lines() {
+        true => Some((PathBuf::from(path), elf)),
+        false => options.debug_file(Path::new(path), &elf, Elf::has_lines),
+    };
+    let Some((place, described)) = debug else { return Ok(None) };
+    let common = options.alternative_of(&place, &described);
+    described.function_values(common.as_ref(), function, paths).map_err(told)
 }
 
 #[cfg(test)]

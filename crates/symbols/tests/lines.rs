@@ -281,7 +281,7 @@ fn arguments_of_functions_in_every_version() -> Outcome {
         let elf = Elf::open(&program).expect("an ELF file");
         let told = |function: &str, paths: &[&str]| -> Vec<String> {
             let found =
-                elf.function_values(function, paths).expect("debug information").expect("the function");
+                elf.function_values(None, function, paths).expect("debug information").expect("the function");
             let values = found.values.into_iter().map(|value| match value {
                 Ok(value) => format!("{:?} {:?} {:?}", value.word, value.loads, value.kind),
                 Err(why) => why,
@@ -336,7 +336,7 @@ fn arguments_of_functions_in_every_version() -> Outcome {
             told("next", &["retval", "retval->len"]),
             ["None [] Pointer".to_owned(), format!("None [8] {}", int(8, false))]
         );
-        assert_eq!(elf.function_values("nobody", &[]), Ok(None));
+        assert_eq!(elf.function_values(None, "nobody", &[]), Ok(None));
     }
     Ok(())
 }

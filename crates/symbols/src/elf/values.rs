@@ -73,17 +73,27 @@ pub struct FunctionValues {
 
 impl Elf {
     /// Finds values of a function: its arguments by name (`len`), what they point at (`req->len`, `req->head.kind`), and `retval`.
-    /// Nothing if no debug information of this file has the function.
+    /// Nothing if no debug information of this file has the function. `common` is the file that this one shares debug information with
+    /// others through, if there is one: types that are described there alone are not known.
     ///
     /// # Errors
     ///
     /// The debug information makes no sense.
-    pub fn function_values(&self, function: &str, paths: &[&str]) -> Result<Option<FunctionValues>, Error> {
+    pub fn function_values(
+        &self,
+        common: Option<&Elf>,
+        function: &str,
+        paths: &[&str],
+    ) -> Result<Option<FunctionValues>, Error> {
         let malformed =
             |_| self.image.error(0, "debug information", Problem::Malformed("not as DWARF has it"));
         let endian = if self.endian.is_big_endian() { RunTimeEndian::Big } else { RunTimeEndian::Little };
         let sections = self.line_sections()?;
-        let dwarf = Dwarf::load(|id| load(&sections, id, endian)).map_err(malformed)?;
+        let shared = common.map(Elf::line_sections).transpose()?.unwrap_or_default();
+        let mut dwarf = Dwarf::load(|id| load(&sections, id, endian)).map_err(malformed)?;
+        if !shared.is_empty() {
+            dwarf.load_sup(|id| load(&shared, id, endian)).map_err(malformed)?;
+        }
         let shifts = self.machine == object::elf::EM_X86_64;
         find(&dwarf, function, paths, shifts).map_err(malformed)
     }
@@ -188,28 +198,38 @@ impl<R: Reader> Types<'_, R> {
         Ok(Function { arguments, returns })
     }
 
-    /// The type of an entry; if it has none of its own, of what it stands for.
-    fn type_of(&self, entry: &DebuggingInformationEntry<'_, '_, R>) -> gimli::Result<Option<Offset<R>>> {
+    /// The type of an entry; if it has none of its own, of what it stands for. One that is described elsewhere is told by no place.
+    fn type_of(
+        &self,
+        entry: &DebuggingInformationEntry<'_, '_, R>,
+    ) -> gimli::Result<Option<Option<Offset<R>>>> {
         if let Some(value) = entry.attr_value(gimli::DW_AT_type)? {
-            return Ok(match value {
-                AttributeValue::UnitRef(offset) => Some(offset),
-                _ => None,
-            });
+            return Ok(Some(self.within(&value)));
         }
         for name in [gimli::DW_AT_abstract_origin, gimli::DW_AT_specification] {
-            if let Some(AttributeValue::UnitRef(offset)) = entry.attr_value(name)? {
+            if let Some(offset) = entry.attr_value(name)?.and_then(|value| self.within(&value)) {
                 let value = self.unit.entry(offset)?.attr_value(gimli::DW_AT_type)?;
-                return Ok(match value {
-                    Some(AttributeValue::UnitRef(offset)) => Some(offset),
-                    _ => None,
-                });
+                return Ok(value.map(|value| self.within(&value)));
             }
         }
         Ok(None)
     }
 
-    fn of(&self, offset: Option<Offset<R>>, most: u8) -> gimli::Result<Type<Offset<R>>> {
-        let Some(offset) = offset else { return Ok(Type::Void) };
+    /// An entry of the same unit that another one refers to.
+    fn within(&self, value: &AttributeValue<R>) -> Option<Offset<R>> {
+        match value {
+            AttributeValue::UnitRef(offset) => Some(*offset),
+            AttributeValue::DebugInfoRef(offset) => offset.to_unit_offset(&self.unit.header),
+            _ => None,
+        }
+    }
+
+    fn of(&self, at: Option<Option<Offset<R>>>, most: u8) -> gimli::Result<Type<Offset<R>>> {
+        let offset = match at {
+            None => return Ok(Type::Void),
+            Some(None) => return Ok(Type::Unknown),
+            Some(Some(offset)) => offset,
+        };
         let entry = self.unit.entry(offset)?;
         let bytes = entry.attr_value(gimli::DW_AT_byte_size)?.and_then(|value| value.udata_value());
         let to = self.type_of(&entry)?;
@@ -228,8 +248,8 @@ impl<R: Reader> Types<'_, R> {
             gimli::DW_TAG_enumeration_type => Type::Integer { bytes: size, signed: false, is_char: false },
             gimli::DW_TAG_pointer_type
             | gimli::DW_TAG_reference_type
-            | gimli::DW_TAG_rvalue_reference_type => Type::Pointer(to),
-            gimli::DW_TAG_array_type => Type::Array(to),
+            | gimli::DW_TAG_rvalue_reference_type => Type::Pointer(to.flatten()),
+            gimli::DW_TAG_array_type => Type::Array(to.flatten()),
             gimli::DW_TAG_structure_type | gimli::DW_TAG_class_type | gimli::DW_TAG_union_type => {
                 Type::Aggregate(offset, bytes.unwrap_or(0))
             }
@@ -264,7 +284,7 @@ impl<R: Reader> Types<'_, R> {
         for name in parts {
             if let Type::Pointer(to) = type_ {
                 loads.extend(behind.take());
-                type_ = self.of(to, MOST_TYPES)?;
+                type_ = self.of(to.map(Some), MOST_TYPES)?;
                 behind = Some(0);
             }
             let (Type::Aggregate(at, _), Some(before)) = (type_, behind) else {
@@ -279,8 +299,11 @@ impl<R: Reader> Types<'_, R> {
             }
         }
         loads.extend(behind.filter(|_| !matches!(type_, Type::Aggregate(..))));
-        let is_char = |to| {
-            Ok::<_, gimli::Error>(matches!(self.of(to, MOST_TYPES)?, Type::Integer { is_char: true, .. }))
+        let is_char = |to: Option<Offset<R>>| {
+            Ok::<_, gimli::Error>(matches!(
+                self.of(to.map(Some), MOST_TYPES)?,
+                Type::Integer { is_char: true, .. }
+            ))
         };
         let kind = match type_ {
             Type::Integer { bytes: bytes @ (1 | 2 | 4 | 8), signed, .. } => {
@@ -301,7 +324,12 @@ impl<R: Reader> Types<'_, R> {
 
     /// A member of a struct: where it is in it, and its type. Members without a name and base classes are looked into.
     #[allow(clippy::type_complexity)]
-    fn member(&self, of: Offset<R>, name: &str, most: u8) -> gimli::Result<Option<(u64, Option<Offset<R>>)>> {
+    fn member(
+        &self,
+        of: Offset<R>,
+        name: &str,
+        most: u8,
+    ) -> gimli::Result<Option<(u64, Option<Option<Offset<R>>>)>> {
         let mut tree = self.unit.entries_tree(Some(of))?;
         let mut children = tree.root()?.children();
         let mut within = Vec::new();
