@@ -287,6 +287,9 @@ impl<R: Reader> Types<'_, R> {
                 type_ = self.of(to.map(Some), MOST_TYPES)?;
                 behind = Some(0);
             }
+            if type_ == Type::Unknown {
+                return no(format!("the type before '.{name}' is not described in this file alone"));
+            }
             let (Type::Aggregate(at, _), Some(before)) = (type_, behind) else {
                 return no(format!("there is no struct behind '.{name}' that an address tells"));
             };
@@ -317,6 +320,7 @@ impl<R: Reader> Types<'_, R> {
             Type::Array(to) if is_char(to)? && behind.is_some() => ValueKind::Text,
             Type::Void => return no("the function returns nothing".to_owned()),
             Type::Fraction => return no("numbers with a fraction are not told".to_owned()),
+            Type::Unknown => return no("its type is not described in this file alone".to_owned()),
             _ => return no("it is no number, no address and no text".to_owned()),
         };
         Ok(Ok(FunctionValue { word, loads, kind }))
