@@ -10,6 +10,8 @@ suite! {
         lines_of_a_recording_are_straces,
         filters_leave_what_they_say,
         rows_are_of_the_calls_that_count,
+        lines_begin_as_they_are_asked_to,
+        habits_of_other_tools_are_taken_or_told,
         what_makes_no_sense_is_told_before_anything_runs;
     witnesses:
         counts_and_errors_are_straces,
@@ -23,10 +25,19 @@ suite! {
         texts_are_those_that_calls_were_given,
         texts_are_copied_before_they_change,
         addresses_of_sockets_are_told_and_each_call_once,
+        addresses_that_calls_give_back_are_told,
         an_interrupted_trace_still_has_its_table,
         a_full_disk_leaves_the_table,
         a_recording_that_was_cut_short_has_its_calls,
         other_events_are_lines_too,
+        lines_come_while_the_command_runs,
+        descriptors_are_what_the_process_opened,
+        calls_have_their_stacks,
+        page_faults_are_lines_between_calls,
+        a_recording_of_trace_is_one_of_record,
+        tables_come_again_and_again,
+        arguments_of_functions_are_told,
+        arguments_are_keys_and_conditions,
         the_embedded_kernel_says_what_it_lacks;
 }
 
@@ -266,6 +277,63 @@ fn rows_are_of_the_calls_that_count() -> Outcome {
     let enoent =
         json["rows"].as_array().expect("rows").iter().find(|row| row["error"] == "ENOENT").expect("one");
     assert_eq!(enoent["count"].as_f64(), Some(told(&["--if", "error == 'ENOENT'"]).lines().count() as f64));
+    Ok(())
+}
+
+fn lines_begin_as_they_are_asked_to() -> Outcome {
+    let first = |arguments: &[&str]| told(arguments).lines().nth(1).expect("a line").to_owned();
+    let plain = first(&[]);
+    let (thread, call) = plain.split_once(' ').expect("a thread");
+    assert_eq!(first(&["-n"]), format!("{thread} [  12] {call}"));
+    assert_eq!(first(&["--show-cpu"]).split_once("] ").expect("a cpu").1, plain);
+    let epoch = first(&["-ttt"]);
+    let (time, rest) = epoch.split_once(' ').expect("a time");
+    assert!(time.parse::<f64>().is_ok_and(|seconds| seconds > 1e9) && rest == plain, "{epoch}");
+    let day = first(&["-tt"]);
+    let (time, rest) = day.split_once(' ').expect("a time");
+    assert!(time.len() == "00:00:00.000000".len() && rest == plain, "{day}");
+    assert_eq!(
+        told(&["--max-events", "3"]),
+        told(&[]).lines().take(3).map(|line| format!("{line}\n")).collect::<String>()
+    );
+    Ok(())
+}
+
+fn habits_of_other_tools_are_taken_or_told() -> Outcome {
+    let all = told(&[]);
+    let count = |arguments: &[&str]| told(arguments).lines().count();
+    let (failed, open) = (count(&["--failure"]), count(&["-e", "status=unfinished"]));
+    assert!(failed > 0 && open == 1, "{all}");
+    for same in [&["-Z"][..], &["-e", "status=failed"], &["--failed-only"]] {
+        assert_eq!(count(same), failed, "{same:?}");
+    }
+    assert_eq!(count(&["-z"]), all.lines().count() - failed - open);
+    assert_eq!(count(&["-e", "status=successful,unfinished", "--expr", "all"]), all.lines().count() - failed);
+    assert_eq!(count(&["-e", "open*,close"]), count(&["-e", "/^open|^close$"]));
+    for ignored in
+        ["--errno-summary", "--sort-events", "--libtraceevent_print", "-v", "-q", "-ff", "--syscalls"]
+    {
+        assert_eq!(told(&[ignored]), all, "{ignored}");
+    }
+    assert_eq!(told(&["-c", "--max-summary", "2"]).lines().count(), 2 + 2 + 2);
+    assert_eq!(told(&["-s", "--summary-mode", "total"]), told(&["-c"]));
+    for (arguments, part) in [
+        (&["--sched"][..], "-e sched:sched_switch"),
+        (&["--switch-on", "x"], "--if"),
+        (&["-b", "execve"], "stops no process"),
+        (&["-e", "inject=read:error=EIO"], "changes nothing that a program sees"),
+        (&["-e", "status=odd"], "not 'odd'"),
+        (&["--no-syscalls"], "--pf page faults"),
+        (&["-e", "openat", "--filter", "id > 1"], "--if chooses calls"),
+        (&["--live", "true"], "--live is for tables"),
+        (&["-t", "1", "-i", "x"], "-t is for threads that run"),
+        (&["-e", "uprobe:./a:f(x y)", "true"], "a value is arg0"),
+        (&["-e", "uprobe:/nonexistent/by-perfuse:f(arg0)", "true"], "No such file"),
+    ] {
+        let output = run(arguments);
+        let said = text(&output.stderr).split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(output.status.code() == Some(2) && said.contains(part), "{arguments:?}: {said}");
+    }
     Ok(())
 }
 
@@ -530,6 +598,56 @@ int main(void) {
     Ok(())
 }
 
+fn addresses_that_calls_give_back_are_told() -> Outcome {
+    in_kernel()?;
+    let folder = Folder::new("peers");
+    // The same memory for each address, and the process ends at once.
+    let program = compiled(
+        &folder,
+        r#"
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+static struct sockaddr_in at;
+static socklen_t len;
+static struct sockaddr *any(void) { len = sizeof at; return (void *)&at; }
+int main(void) {
+    int listens = socket(AF_INET, SOCK_STREAM, 0), one = socket(AF_INET, SOCK_DGRAM, 0), two = socket(AF_INET, SOCK_DGRAM, 0);
+    at.sin_family = AF_INET;
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (bind(listens, (void *)&at, sizeof at) || listen(listens, 9) || getsockname(listens, any(), &len)) return 1;
+    struct sockaddr_in place = at;
+    for (int i = 2; i < 5; i++) {
+        int from = socket(AF_INET, SOCK_STREAM, 0);
+        struct sockaddr_in own = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(0x7f000000 + i) };
+        if (bind(from, (void *)&own, sizeof own) || connect(from, (void *)&place, sizeof place)) return 2;
+        if (accept(listens, any(), &len) < 0) return 3;
+    }
+    at.sin_port = 0;
+    if (bind(one, (void *)&at, sizeof at)) return 4;
+    char byte;
+    if (getsockname(one, any(), &len) || sendto(two, "x", 1, 0, (void *)&at, sizeof at) != 1) return 5;
+    if (recvfrom(one, &byte, 1, 0, any(), &len) != 1) return 6;
+    return 0;
+}"#,
+    )?;
+    for list in ["%net", "accept,recvfrom,getsockname"] {
+        let said = text(&run(&["-e", list, "--", &program]).stderr);
+        for address in ["127.0.0.2", "127.0.0.3", "127.0.0.4"] {
+            let told = said
+                .lines()
+                .filter(|line| line.contains("accept(") && line.contains(&format!("{{AF_INET, {address}:")));
+            assert_eq!(told.count(), 1, "{list} {address}: {said}");
+        }
+        let told = |call: &str| {
+            said.lines().filter(|line| line.contains(call) && line.contains("{AF_INET, 127.0.0.")).count()
+        };
+        assert_eq!((told("getsockname("), told("recvfrom(")), (2, 1), "{said}");
+    }
+    Ok(())
+}
+
 fn an_interrupted_trace_still_has_its_table() -> Outcome {
     needs()?;
     let mut command = Command::new(perfuse());
@@ -584,6 +702,187 @@ fn other_events_are_lines_too() -> Outcome {
     let both =
         text(&run(&["-e", "sched:sched_process_exit,wait4", "--", "sh", "-c", "env true; env true"]).stderr);
     assert!(both.contains("sched:sched_process_exit: ") && both.contains("wait4("), "{both}");
+    Ok(())
+}
+
+fn lines_come_while_the_command_runs() -> Outcome {
+    needs()?;
+    // It waits for an answer to its first line, which it gets when that has been told.
+    let mut command = Command::new(perfuse());
+    command.args(["trace", "-e", "chdir", "--", "sh", "-c", "cd /; read line; exit 7"]);
+    let mut trace = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut lines = std::io::BufReader::new(trace.stderr.take().expect("a pipe"));
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut lines, &mut line).expect("a line");
+    assert!(line.starts_with("chdir(\"/\") = 0"), "{line}");
+    drop(trace.stdin.take());
+    assert_eq!(trace.wait().expect("its end").code(), Some(7));
+    Ok(())
+}
+
+fn descriptors_are_what_the_process_opened() -> Outcome {
+    in_kernel()?;
+    let folder = Folder::new("descriptors");
+    let file = folder.file("opened");
+    std::fs::write(&file, "x").expect("a file");
+    let program = compiled(
+        &folder,
+        "#include <fcntl.h>\n#include <unistd.h>\nint main(int c, char **v) {\n\
+         char byte; int one = open(v[1], O_RDONLY), two = dup(one); if (read(two, &byte, 1) != 1) return 1;\n\
+         close(one); close(two); sleep(1); return close(two) != -1; }",
+    )?;
+    let said = text(&run(&["-y", "-e", "read,close", "--", &program, &file]).stderr);
+    for line in [
+        format!("read(4<{file}>, "),
+        format!("close(3<{file}>) = 0\n"),
+        format!("close(4<{file}>) = 0\n"),
+        "close(4) = -1 EBADF".to_owned(),
+    ] {
+        assert!(said.contains(&line), "{line}: {said}");
+    }
+    assert!(!said.contains("openat("), "{said}");
+    let said = text(&run(&["-P", &file, "--", &program, &file]).stderr);
+    let told: Vec<_> = said.lines().filter_map(|line| line.split_once('(')).map(|(name, _)| name).collect();
+    assert_eq!(told, ["openat", "dup", "read", "close", "close"], "{said}");
+    Ok(())
+}
+
+fn calls_have_their_stacks() -> Outcome {
+    needs()?;
+    let folder = Folder::new("stacks");
+    let program = compiled(
+        &folder,
+        "#include <sys/syscall.h>\n#include <unistd.h>\n\
+         __attribute__((noinline)) long asks(void) { return syscall(SYS_getppid) + 1; }\n\
+         int main(void) { return asks() == 0; }",
+    )?;
+    let said = text(&run(&["-k", "-e", "getppid", "--", &program]).stderr);
+    let stack: Vec<_> = said.lines().skip_while(|line| !line.contains("getppid(")).skip(1).collect();
+    let at = |name: &str| stack.iter().position(|line| line.starts_with(" > ") && line.contains(name));
+    assert!(at(" asks+0x").is_some_and(|asks| at(" main+0x").is_some_and(|main| asks < main)), "{said}");
+    Ok(())
+}
+
+fn page_faults_are_lines_between_calls() -> Outcome {
+    needs()?;
+    let said = text(&run(&["--pf", "all", "-e", "execve", "--", "true"]).stderr);
+    assert!(said.contains("minor-faults: 0x") && said.contains("execve("), "{said}");
+    let said = text(&run(&["-F", "min", "--no-syscalls", "--max-events", "2", "--", "true"]).stderr);
+    assert!(said.lines().filter(|line| line.contains("minor-faults: 0x")).count() == 2, "{said}");
+    Ok(())
+}
+
+fn a_recording_of_trace_is_one_of_record() -> Outcome {
+    needs()?;
+    let folder = Folder::new("record");
+    let file = folder.file("calls.data");
+    assert!(run(&["record", "-o", &file, "--", "cat", "/nonexistent/by-perfuse"]).status.code() == Some(1));
+    let table = counts(&text(&run(&["-c", "-i", &file]).stdout));
+    assert!(table["openat"].1 > 0 && table.contains_key("execve"), "{table:?}");
+    if need::program("perf").is_ok() {
+        let theirs = Command::new("perf").args(["trace", "-i", &file]).output().expect("perf starts");
+        let calls = table["total"].0;
+        let lines = text(&theirs.stdout).lines().count() + text(&theirs.stderr).lines().count();
+        assert!(lines as u64 >= calls, "{lines} {calls}");
+    }
+    Ok(())
+}
+
+fn tables_come_again_and_again() -> Outcome {
+    needs()?;
+    let script = "for i in 1 2 3 4 5 6; do sleep 0.2; done";
+    for more in [&[][..], &["--if", "ret >= 0"]] {
+        let said = text(&run(&[&["-c", "--live=0.2"], more, &["--", "sh", "-c", script]].concat()).stderr);
+        assert!(said.matches("% time").count() > 2, "{said}");
+    }
+    Ok(())
+}
+
+/// A function with arguments of each kind.
+const SERVER: &str = r#"
+#include <string.h>
+struct head { short kind; unsigned char flag; };
+struct request { struct head head; unsigned long len; const char *name; char tag[8]; struct request *next; };
+__attribute__((noipa)) int handle(struct request *req, int n, const char *why, double x, unsigned short port) {
+    return (int)req->len * n - 100 + (int)x * 0 + port * 0 + why[0] * 0;
+}
+__attribute__((noipa)) const char *answer(struct request *req) { return req->name; }
+int main(void) {
+    struct request inner = { { 7, 1 }, 42, "inner", "tag!", 0 }, req = { { -3, 2 }, 10, "outer[0m", "TAG", &inner };
+    long sum = 0;
+    for (int i = 0; i < 5; i++) { sum += handle(&req, i, i % 2 ? "odd" : "even", 1.5, 80); sum += strlen(answer(&req)); }
+    return sum == 12345;
+}
+"#;
+
+fn server(folder: &Folder) -> Result<String, perfuse_testkit::Skip> {
+    need::program("cc")?;
+    let (source, built) = (folder.file("server.c"), folder.file("server"));
+    std::fs::write(&source, SERVER).expect("a source");
+    let done = Command::new("cc").args(["-g", "-O1", "-o", &built, &source]).status().expect("cc starts");
+    assert!(done.success());
+    Ok(built)
+}
+
+fn arguments_of_functions_are_told() -> Outcome {
+    needs()?;
+    let folder = Folder::new("arguments");
+    let server = server(&folder)?;
+    let list = "req->len,req->head.kind,req->next->name,req->tag,n,why,port,s=req->name";
+    let said = text(&run(&["-e", &format!("uprobe:{server}:handle({list})"), "--", &server]).stderr);
+    for n in 0..5 {
+        let why = if n % 2 == 1 { "odd" } else { "even" };
+        let told = format!(
+            ") req_len=10 req_head_kind=-3 req_next_name=\"inner\" req_tag=\"TAG\" n={n} why=\"{why}\" port=80 s=\"outer"
+        );
+        assert!(said.contains(&told), "{told}: {said}");
+    }
+    assert!(!said.contains('\x1b') && said.lines().count() == 5, "{said}");
+    let returns = format!("uretprobe:{server}:handle,uprobe:{server}:answer%return(retval)");
+    let said = text(&run(&["-e", &returns, "--", &server]).stderr);
+    for part in ["retval=-100\n", "retval=-60\n", "retval=\"outer"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    for (list, part) in [
+        ("x", "numbers with a fraction are not told"),
+        ("req->nome", "no member 'nome'"),
+        ("request", "the arguments are req, n, why, x, port"),
+        ("n->len", "there is no struct"),
+    ] {
+        let output = run(&["-e", &format!("uprobe:{server}:handle({list})"), "--", &server]);
+        assert!(text(&output.stderr).replace("\n  ", " ").contains(part), "{list}: {}", text(&output.stderr));
+    }
+    // Without debug information, by number.
+    let stripped = Command::new("strip").args(["-g", &server]).status();
+    assert!(stripped.is_ok_and(|status| status.success()));
+    let said =
+        text(&run(&["-e", &format!("uprobe:{server}:handle(arg1:s32,arg2:str)"), "--", &server]).stderr);
+    assert!(said.contains(") arg1=4 arg2=\"even\"\n"), "{said}");
+    let said = text(&run(&["-e", &format!("uprobe:{server}:handle(n)"), "--", &server]).stderr);
+    assert!(said.contains("arg0, arg1"), "{said}");
+    Ok(())
+}
+
+fn arguments_are_keys_and_conditions() -> Outcome {
+    needs()?;
+    let folder = Folder::new("keys");
+    let server = server(&folder)?;
+    let probe = format!("uprobe:{server}:handle(n,why)");
+    let said = text(&run(&["-e", &probe, "--if", "n > 1 && why == 'even'", "--", &server]).stderr);
+    assert!(said.contains("n=2 ") && said.contains("n=4 ") && said.lines().count() == 2, "{said}");
+    let said = text(&run(&["-e", &probe, "--filter", "n > 2", "--", &server]).stderr);
+    assert!(said.contains("n=3 ") && said.contains("n=4 ") && said.lines().count() == 2, "{said}");
+    let rows =
+        run(&["-e", &probe, "--by", "why", "--of", "n", "--show", "count,sum", "--json", "--", &server]);
+    let json: serde_json::Value =
+        serde_json::from_str(text(&rows.stderr).lines().next().expect("a line")).expect("JSON");
+    assert_eq!(
+        json["rows"],
+        serde_json::json!([{ "why": "even", "count": 3.0, "sum": 6.0 }, { "why": "odd", "count": 2.0, "sum": 4.0 }])
+    );
+    // Its tracepoints are gone with it.
+    let left = std::fs::read_to_string("/sys/kernel/tracing/uprobe_events").unwrap_or_default();
+    assert!(!left.contains(&server), "{left}");
     Ok(())
 }
 

@@ -10,6 +10,7 @@ mod filter;
 mod formats;
 mod groups;
 mod selection;
+mod traced;
 
 use crate::error::Location;
 use crate::events::Events;
@@ -28,6 +29,7 @@ pub use groups::Groups;
 use perfuse_abi::record::{Decoded, RawRecord, Record, Sample};
 pub use selection::{Places, SampleField, SampleRecord, Selection, sample_fields};
 use std::ops::ControlFlow;
+pub use traced::{TextsOf, Told, Traced, TracedSample};
 
 /// Goes through a recording.
 ///

@@ -1,14 +1,18 @@
 //! Samples as lines, as `perf script` prints them, or as objects of JSON, a line each.
 //!
+//! System calls are lines as strace has them ([`CallLines`]).
+//!
 //! [`Lines`] collects them: bring each [`Sample`] as a replay hands it over, and take the text when it is much. Names come from strangers;
 //! what a terminal would obey in them is escaped.
 
+mod calls;
 mod counts;
 mod extras;
 mod json;
 mod line;
 mod places;
 
+pub use calls::{CallLines, CallLinesOptions, Stamp};
 pub use line::{Clock, Lines, LinesOptions, TimeOfDay};
 use perfuse_abi::record;
 use perfuse_data::Event;

@@ -18,6 +18,7 @@
 //! rings and the sink (`unwound`).
 #![forbid(unsafe_code)]
 
+mod arguments;
 mod attrs;
 mod choice;
 mod clocks;
@@ -45,6 +46,7 @@ mod terms;
 mod texts;
 mod unwound;
 
+pub use arguments::Arguments;
 pub use attrs::registers;
 pub use choice::{CallChains, Choice, Why};
 pub use error::Error;
@@ -62,7 +64,7 @@ pub use sink::{FileSink, Sink, Stamp, StreamSink, Written};
 pub use streamed::{Beside, streamed};
 pub use summed::{Summed, SummedRows, SummingUp};
 pub use terms::{check, join_tracers, remark};
-pub use texts::Texts;
+pub use texts::{Texts, look_at_process};
 
 use perfuse::control::Control;
 

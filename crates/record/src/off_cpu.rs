@@ -40,7 +40,12 @@ impl Sleeping {
         if !plan.events.iter().any(|request| request.off_cpu) {
             return Ok(None);
         }
-        let refused = |error: NotInKernel| Error::Plan(format!("{NAME} cannot be recorded: {error}"));
+        let refused = |error: NotInKernel| {
+            Error::Plan(format!(
+                "{NAME} cannot be recorded: {error}\nit is summed up by BPF programs alone; how often threads leave their cpus, and with \
+                 which stacks, is told without them: -e context-switches -c 1 -g"
+            ))
+        };
         let asked = OffCpu { whose: whose(plan).map_err(refused)? };
         let mut programs = Programs::new(&asked.maps()).map_err(|error| refused(error.into()))?;
         let texts = asked.programs().map_err(|error| Error::Plan(error.to_string()))?;

@@ -26,7 +26,9 @@ pub struct Beside<'a> {
     /// The one who reads goes before others on busy cpus, if it may, as the one who records does: where it is slower than what is
     /// recorded, records are lost.
     pub reader_goes_first: bool,
-    /// The texts that these system calls of a table were given, where the first event is `raw_syscalls:sys_enter`.
+    /// The texts that these system calls of a table were given, where the first event is `raw_syscalls:sys_enter` of those
+    /// [with texts](Calls::with_texts), and the first `raw_syscalls:sys_exit` of those [that give addresses back](Calls::with_peers), if
+    /// there are such among them.
     pub texts: Option<(&'static Calls, Texts, CallSet)>,
 }
 
@@ -62,13 +64,16 @@ pub fn streamed<R: Send>(
             read(reader)
         });
         let mut plan = plan.clone();
-        let texts = beside.texts.map(|(table, texts, wanted)| {
+        let has_texts =
+            |(table, _, wanted): &(&Calls, Texts, CallSet)| !wanted.within(&table.with_texts()).is_empty();
+        let texts = beside.texts.filter(has_texts).map(|(table, texts, wanted)| {
+            let gives_back = !wanted.within(&table.with_peers()).is_empty();
             let copies = Copies::prepare(&plan, wanted, table);
             // Memory has to be read at once.
             if let (None, Some(first)) = (&copies, plan.events.first_mut()) {
                 first.prompt = true;
             }
-            TextReader::new(table, texts, copies)
+            TextReader::new(table, texts, copies, gives_back)
         });
         let plan = &plan;
         let tee =

@@ -4,10 +4,13 @@
 use crate::followed::{NotInKernel, follow, put, whose};
 use crate::{Ended, Error, Plan, Sums};
 use perfuse::abi::regs::Arch;
-use perfuse::measurement::{End, Measurement, Run};
+use perfuse::measurement::{End, Measurement, Run, Work};
 use perfuse::{Errno, HeldCommand, Programs, Start};
 use perfuse_proc::read;
 use perfuse_trace::{CallQuestion, CallSums, Calls, Groups, InKernel, NoRoom, Rows};
+use std::io;
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
 
 /// Programs that sum up system calls, ready to run.
 #[derive(Debug)]
@@ -65,7 +68,26 @@ impl SummingUp {
     /// # Errors
     ///
     /// The command cannot be executed; the target is gone; the sums cannot be read.
-    pub fn run(mut self, plan: &Plan, calls: &Calls) -> Result<Summed, Error> {
+    pub fn run(self, plan: &Plan, calls: &Calls) -> Result<Summed, Error> {
+        self.watched(plan, calls, None)
+    }
+
+    /// The same, and hands over what the calls have come to until then again and again.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run), and those of `look`.
+    pub fn run_watched(
+        self,
+        plan: &Plan,
+        calls: &Calls,
+        every: Duration,
+        look: &mut dyn FnMut(SummedRows) -> io::Result<()>,
+    ) -> Result<Summed, Error> {
+        self.watched(plan, calls, Some((every, look)))
+    }
+
+    fn watched(mut self, plan: &Plan, calls: &Calls, watch: Option<Watch<'_>>) -> Result<Summed, Error> {
         let mut measurement = Measurement::of(&plan.kernel);
         if plan.owns_process {
             measurement = measurement.with_signals(&[])?;
@@ -81,7 +103,13 @@ impl SummingUp {
             start: Start::AtOnce,
             timeout: None,
         };
-        let End { command, was_stopped, .. } = measurement.pass(&run, &mut ())?;
+        let End { command, was_stopped, .. } = match watch {
+            None => measurement.pass(&run, &mut ())?,
+            Some((every, look)) => {
+                let mut look = || look(self.rows(calls).map_err(of_map)?.0).map_err(Error::Stream);
+                measurement.pass(&run, &mut Looks { every, due: Instant::now() + every, look: &mut look })?
+            }
+        };
         let elapsed = plan.kernel.surroundings().now() - began;
         self.programs.detach();
         let (rows, no_room) = self.rows(calls).map_err(of_map)?;
@@ -111,6 +139,40 @@ impl SummingUp {
             }
         }
         Ok((SummedRows::Calls(sums), no_room))
+    }
+}
+
+/// How often somebody looks, and what he does.
+type Watch<'w> = (Duration, &'w mut dyn FnMut(SummedRows) -> io::Result<()>);
+
+/// Looks again and again.
+struct Looks<'l> {
+    every: Duration,
+    due: Instant,
+    look: &'l mut dyn FnMut() -> Result<(), Error>,
+}
+
+impl Work for Looks<'_> {
+    type Error = Error;
+
+    fn enable(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn disable(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn go_on(&mut self, now: Instant, _: bool) -> Result<ControlFlow<()>, Error> {
+        if now >= self.due {
+            self.due = now + self.every;
+            (self.look)()?;
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn due(&self) -> Option<Instant> {
+        Some(self.due)
     }
 }
 

@@ -12,7 +12,7 @@ use perfuse::abi::ByteOrder;
 use perfuse::abi::record::{Decoded, RawRecord, Record, RecordFormat, RecordType};
 use perfuse::abi::regs::Arch;
 use perfuse_data::NewEvent;
-use perfuse_trace::{CallSet, CallTexts, Calls, Format, RawCall, RawCalls, socket_address};
+use perfuse_trace::{Argument, CallSet, CallTexts, Calls, Format, Looked, RawCall, RawCalls, socket_address};
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -42,13 +42,27 @@ impl Texts {
     }
 }
 
+/// What a process has, now: the path of a descriptor, or of the folder that it works in.
+pub fn look_at_process(pid: u32, looked: Looked) -> Option<String> {
+    let link = match looked {
+        Looked::Descriptor(number) => format!("/proc/{pid}/fd/{number}"),
+        Looked::Folder => format!("/proc/{pid}/cwd"),
+    };
+    Some(std::fs::read_link(link).ok()?.to_string_lossy().into_owned())
+}
+
 /// Reads texts of calls as they come out of the rings.
 #[derive(Debug)]
 pub(crate) struct TextReader {
     table: &'static Calls,
     texts: Texts,
-    /// The event that tells of entries: its ids, and how it is read.
-    entries: Option<(Vec<u64>, RecordFormat, RawCalls)>,
+    /// The events that tell of entries of calls with texts, and of ends of those that give an address back: their ids, and how each is
+    /// read.
+    events: Vec<(Vec<u64>, RecordFormat, RawCalls)>,
+    /// Some calls give addresses back.
+    gives_back: bool,
+    /// Calls that will give an address back, by thread: each with its time and arguments.
+    under_way: HashMap<u32, (u64, u64, [u64; 6])>,
     memories: HashMap<u32, Memory>,
     copies: Option<Copies>,
 }
@@ -66,7 +80,7 @@ impl Copies {
         let texts = CallTexts::new(whose(plan).ok()?, wanted);
         let mut programs = Programs::new(&texts.maps()).ok()?;
         put(&programs, texts.beginning(table, Arch::NATIVE?)).ok()?;
-        for (place, insns) in texts.programs().ok()? {
+        for (place, insns) in texts.programs(table, Arch::NATIVE?).ok()? {
             programs.at_raw_tracepoint(place, &insns).ok()?;
         }
         Some(Copies { texts, programs })
@@ -74,8 +88,16 @@ impl Copies {
 }
 
 impl TextReader {
-    pub(crate) fn new(table: &'static Calls, texts: Texts, copies: Option<Copies>) -> Self {
-        TextReader { table, texts, entries: None, memories: HashMap::new(), copies }
+    pub(crate) fn new(table: &'static Calls, texts: Texts, copies: Option<Copies>, gives_back: bool) -> Self {
+        TextReader {
+            table,
+            texts,
+            events: Vec::new(),
+            gives_back,
+            under_way: HashMap::new(),
+            memories: HashMap::new(),
+            copies,
+        }
     }
 
     /// The recording begins: of a command that waits to be executed, or of its target.
@@ -86,19 +108,24 @@ impl TextReader {
         }
     }
 
-    /// Finds the event among those of a recording.
+    /// Finds the events among those of a recording: the first one of entries, and of ends, if some calls give addresses back.
     pub(crate) fn begin(&mut self, events: &[NewEvent]) {
-        self.entries = events.iter().find_map(|event| {
-            let place = perfuse::tracefs::root().ok()?.join("events").join(event.name.replace(':', "/"));
+        let found = events.iter().filter_map(|event| {
+            let (system, name) = event.name.split('/').next()?.split_once(':')?;
+            let place = perfuse::tracefs::root().ok()?.join("events").join(system).join(name);
             let format = Format::parse(&std::fs::read_to_string(place.join("format")).ok()?)?;
-            let raw = RawCalls::of(&event.name, &format).filter(RawCalls::tells_entries)?;
+            let raw = RawCalls::of(&format!("{system}:{name}"), &format)?;
             Some((event.ids.clone(), RecordFormat::of(&event.attr, ByteOrder::NATIVE), raw))
         });
+        let (entries, ends): (Vec<_>, Vec<_>) = found.partition(|(.., raw)| raw.tells_entries());
+        let ends = ends.into_iter().take(usize::from(self.gives_back));
+        self.events = entries.into_iter().take(1).chain(ends).collect();
     }
 
     /// Looks through records of a ring.
     pub(crate) fn look(&mut self, parts: &[&[u8]]) {
-        let Some((ids, format, raw)) = self.entries.take() else { return };
+        let events = std::mem::take(&mut self.events);
+        let Some((_, any, _)) = events.first() else { return };
         let joined;
         let mut rest = match parts {
             [one] | [one, []] => *one,
@@ -109,20 +136,62 @@ impl TextReader {
         };
         while let Ok((record, after)) = RawRecord::split(rest, ByteOrder::NATIVE) {
             rest = after;
-            let is_entry = record.header.kind == RecordType::SAMPLE
-                && format.id_of(&record).is_none_or(|id| ids.contains(&id));
-            if let (true, Ok(Decoded { record: Record::Sample(sample), .. })) =
-                (is_entry, record.decode(&format))
-            {
+            let id = any.id_of(&record);
+            let is_its =
+                |(ids, ..): &&(Vec<u64>, RecordFormat, RawCalls)| id.is_none_or(|id| ids.contains(&id));
+            let Some((_, format, raw)) =
+                events.iter().find(is_its).filter(|_| record.header.kind == RecordType::SAMPLE)
+            else {
+                continue;
+            };
+            if let Ok(Decoded { record: Record::Sample(sample), .. }) = record.decode(format) {
                 let data = sample.raw.as_ref().map_or(&[][..], |raw| raw.as_bytes());
-                if let (Some(RawCall::Entry(number, arguments)), Some(tid), Some(time)) =
-                    (raw.read(data, ByteOrder::NATIVE), sample.tid, sample.time)
-                {
-                    self.entered((tid.pid, tid.tid), time, number, &arguments);
+                let (Some(tid), Some(time)) = (sample.tid, sample.time) else { continue };
+                match raw.read(data, ByteOrder::NATIVE) {
+                    Some(RawCall::Entry(number, arguments)) => {
+                        self.entered((tid.pid, tid.tid), time, number, &arguments);
+                    }
+                    Some(RawCall::Exit(number, returned)) => {
+                        self.ended((tid.pid, tid.tid), time, number, returned);
+                    }
+                    None => {}
                 }
             }
         }
-        self.entries = Some((ids, format, raw));
+        self.events = events;
+    }
+
+    /// A call has ended that may have given an address back.
+    fn ended(&mut self, (pid, tid): (u32, u32), time: u64, number: u64, returned: i64) {
+        let Some((entered, of, arguments)) = self.under_way.remove(&tid) else { return };
+        let Some(spec) = self.table.get(number).filter(|_| of == number && returned >= 0) else { return };
+        let mut found = match &mut self.copies {
+            Some(Copies { texts, programs }) => {
+                let read = |key: &[u8]| programs.map(CallTexts::COPIES).lookup(key).ok();
+                texts.of_end((tid, time), number, &arguments, self.table, &read)
+            }
+            None => Vec::new(),
+        };
+        let peer = spec.arguments.iter().flatten().position(Argument::is_peer);
+        if let (true, None, Some(index)) = (found.is_empty(), &self.copies, peer) {
+            let [address, len] = [index, index + 1].map(|at| arguments.get(at).copied().unwrap_or(0));
+            let text = self.read(pid, true, &|memory| {
+                let len = memory.length(len).filter(|_| address != 0)?;
+                memory.socket_address(address, len)
+            });
+            found.extend(text.map(|text| (index, text)));
+        }
+        self.keep(tid, entered, found);
+    }
+
+    /// Keeps the texts of a call until somebody asks for them.
+    fn keep(&self, tid: u32, time: u64, found: Vec<(usize, String)>) {
+        if !found.is_empty() {
+            let mut texts = self.texts.0.lock().unwrap_or_else(PoisonError::into_inner);
+            if texts.len() < MOST || texts.contains_key(&(tid, time)) {
+                texts.entry((tid, time)).or_default().extend(found);
+            }
+        }
     }
 
     fn entered(&mut self, (pid, tid): (u32, u32), time: u64, number: u64, arguments: &[u64; 6]) {
@@ -150,12 +219,10 @@ impl TextReader {
                 found.extend(text.map(|text| (index, text)));
             }
         }
-        if !found.is_empty() {
-            let mut texts = self.texts.0.lock().unwrap_or_else(PoisonError::into_inner);
-            if texts.len() < MOST {
-                texts.insert((tid, time), found);
-            }
+        if spec.arguments.iter().flatten().any(Argument::is_peer) && self.under_way.len() < MOST {
+            self.under_way.insert(tid, (time, number, *arguments));
         }
+        self.keep(tid, time, found);
     }
 
     /// What is in the memory of a process. A descriptor that is there already is that of the memory before an exec.
@@ -200,6 +267,12 @@ impl Memory {
         let text = bytes[..count].split(|&byte| byte == 0).next()?;
         let cut = if text.len() == count && count == LONGEST { "..." } else { "" };
         Some(String::from_utf8_lossy(text).into_owned() + cut)
+    }
+
+    /// A length that a call has written.
+    fn length(&self, address: u64) -> Option<usize> {
+        let mut bytes = [0; 4];
+        (self.bytes(address, &mut bytes)? == 4).then(|| u32::from_ne_bytes(bytes) as usize)
     }
 
     /// A socket's address of so many bytes.

@@ -3,7 +3,7 @@
 //! of the file and against a limit before it is read. The layouts themselves are the `object` crate's.
 //!
 //! Symbols are read in `symbols`, stubs of the PLT in `plt`, compressed symbol tables in `debugdata`, compressed sections in
-//! `compressed`, line tables in `lines`.
+//! `compressed`, line tables in `lines`, values of functions in `values`.
 
 mod compressed;
 mod debugdata;
@@ -12,10 +12,12 @@ mod plt;
 mod probes;
 mod symbols;
 mod unwinding;
+mod values;
 
 pub use lines::{LineAddresses, SourceLine};
 pub use probes::DeclaredProbe;
 pub use unwinding::UnwindSections;
+pub use values::{FunctionValue, FunctionValues, ValueKind};
 
 use crate::error::{Error, Problem};
 use crate::image::{FileId, Image};

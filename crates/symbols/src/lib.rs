@@ -49,7 +49,10 @@ pub use debuginfod::{FetchError, GatherError, Gathered, Servers};
 pub use demangle::{Signatures, demangle};
 pub use dso::Dso;
 pub use dwarf::SourceFrame;
-pub use elf::{DebugLink, DeclaredProbe, Elf, Layout, LineAddresses, SourceLine, UnwindSections};
+pub use elf::{
+    DebugLink, DeclaredProbe, Elf, FunctionValue, FunctionValues, Layout, LineAddresses, SourceLine,
+    UnwindSections, ValueKind,
+};
 pub use error::{Error, Problem};
 pub use info::DebugInfo;
 pub use jit::CodeMap;

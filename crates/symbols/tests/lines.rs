@@ -12,6 +12,7 @@ use std::process::Command;
 perfuse_testkit::suite! {
     witnesses:
         c_in_every_version,
+        arguments_of_functions_in_every_version,
         cpp_in_every_version,
         rust,
         split,
@@ -253,6 +254,91 @@ fn c_in_every_version() -> Outcome {
         compare(&compiled(version, ("a.c", C), &["-O2", "-g", version])?, &C_FUNCTIONS)?;
     }
     compare(&compiled("static", ("a.c", C), &["-O2", "-g", "-static"])?, &C_FUNCTIONS)
+}
+
+const ARGUMENTS: &str = r#"
+enum kind { FEW, MANY };
+struct head { short kind; unsigned char flag; };
+struct large { long of[3]; };
+struct pair { int a, b; };
+typedef struct request { struct head head; unsigned long len; const char *name; char tag[8]; struct request *next;
+    union { int inner; }; unsigned bits : 3; void (*call)(void); } request;
+__attribute__((noipa)) int handle(const request *req, double x, struct large by, enum kind kind, unsigned short port, char c, long e, long f, long g)
+{ return req->len + x + by.of[0] + kind + port + c + e + f + g; }
+__attribute__((noipa)) struct large large(char *text, struct pair pair, int behind) { struct large l = { { text[0], pair.a, behind } }; return l; }
+__attribute__((noipa)) const request *next(request *req) { return req->next; }
+__attribute__((noipa)) void nothing(void) {}
+int main(void) { request r = { .len = 3, .next = &r, .name = "a" }; struct pair p = { 1, 2 }; struct large l = large("x", p, 3);
+    nothing(); return handle(next(&r), 1.0, l, MANY, 80, 'x', 1, 2, 3) == 1; }
+"#;
+
+fn arguments_of_functions_in_every_version() -> Outcome {
+    if !cfg!(target_arch = "x86_64") {
+        return Err(Skip::needs("x86-64", "this is another architecture"));
+    }
+    for version in ["-gdwarf-2", "-gdwarf-3", "-gdwarf-4", "-gdwarf-5"] {
+        let program = compiled(&format!("values{version}"), ("a.c", ARGUMENTS), &["-O1", "-g", version])?;
+        let elf = Elf::open(&program).expect("an ELF file");
+        let told = |function: &str, paths: &[&str]| -> Vec<String> {
+            let found =
+                elf.function_values(None, function, paths).expect("debug information").expect("the function");
+            let values = found.values.into_iter().map(|value| match value {
+                Ok(value) => format!("{:?} {:?} {:?}", value.word, value.loads, value.kind),
+                Err(why) => why,
+            });
+            values.collect()
+        };
+        let int = |bytes: u8, signed: bool| format!("Integer {{ bytes: {bytes}, signed: {signed} }}");
+        let paths = [
+            "req",
+            "req->len",
+            "req->head.flag",
+            "req->name",
+            "req->tag",
+            "req->next->len",
+            "req->inner",
+            "kind",
+            "port",
+            "c",
+            "g",
+        ];
+        let expected = [
+            "Some(0) [] Pointer".to_owned(),
+            format!("Some(0) [8] {}", int(8, false)),
+            format!("Some(0) [2] {}", int(1, false)),
+            "Some(0) [16, 0] Text".to_owned(),
+            "Some(0) [24] Text".to_owned(),
+            format!("Some(0) [32, 8] {}", int(8, false)),
+            format!("Some(0) [40] {}", int(4, true)),
+            format!("Some(1) [] {}", int(4, false)),
+            format!("Some(2) [] {}", int(2, false)),
+            format!("Some(3) [] {}", int(1, true)),
+            format!("Some(6) [] {}", int(8, true)),
+        ];
+        assert_eq!(told("handle", &paths), expected, "{version}");
+        // The place of a large result is the first word.
+        assert_eq!(told("large", &["text", "behind", "retval"])[0], "Some(1) [0] Text");
+        for (function, path, part) in [
+            ("large", "behind", "depends on a struct"),
+            ("large", "retval", "no number, no address and no text"),
+            ("handle", "x", "numbers with a fraction"),
+            ("handle", "by", "no number"),
+            ("handle", "req->bits", "no member 'bits'"),
+            ("handle", "rq", "the arguments are req, x, by, kind, port, c, e, f, g"),
+            ("handle", "port.x", "there is no struct"),
+            ("nothing", "retval", "returns nothing"),
+            ("nothing", "x", "the arguments are none"),
+        ] {
+            let said = told(function, &[path]).concat();
+            assert!(said.contains(part), "{version} {function} {path}: {said}");
+        }
+        assert_eq!(
+            told("next", &["retval", "retval->len"]),
+            ["None [] Pointer".to_owned(), format!("None [8] {}", int(8, false))]
+        );
+        assert_eq!(elf.function_values(None, "nobody", &[]), Ok(None));
+    }
+    Ok(())
 }
 
 fn cpp_in_every_version() -> Outcome {

@@ -23,12 +23,19 @@ use std::os::fd::AsFd;
 
 /// Columns of a terminal that does not tell.
 const COLUMNS: usize = 80;
+const ROWS: usize = 24;
 
 /// The columns of a terminal: those that `COLUMNS` in the environment says, those that the terminal says, or 80.
 pub fn columns(terminal: impl AsFd) -> usize {
     let told = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     let seen = || rustix::termios::tcgetwinsize(terminal).ok().map(|size| size.ws_col.into());
     told.or_else(seen).filter(|&columns| columns > 0).unwrap_or(COLUMNS)
+}
+
+/// The lines of a terminal: those that it says, or 24.
+pub fn rows(terminal: impl AsFd) -> usize {
+    let seen = rustix::termios::tcgetwinsize(terminal).ok().map(|size| size.ws_row.into());
+    seen.filter(|&rows| rows > 0).unwrap_or(ROWS)
 }
 
 /// The words that make a terminal put a text on the clipboard (OSC 52).

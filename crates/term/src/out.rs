@@ -2,9 +2,9 @@
 //! terminal would obey, but for line ends, tabs, and colours where they are wanted: so names that others have
 //! chosen do no harm, even those that nobody has made [`foreign`] on the way.
 
-use super::foreign::{escape, foreign, is_active};
+use super::foreign::{beginning, escape, foreign, is_active};
 use anstream::{AutoStream, ColorChoice};
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// So many lines are held at most.
@@ -152,6 +152,43 @@ pub fn progress(line: &str) {
     let mut err = io::stderr().lock();
     let _ = write!(err, "\r\x1b[K{}", foreign(line));
     let _ = err.flush();
+}
+
+/// Lines on standard output of which each text takes the place of the one before, on a terminal; elsewhere they follow each other.
+#[derive(Debug, Default)]
+pub struct Redrawn {
+    lines: usize,
+}
+
+impl Redrawn {
+    /// Writes a text in place of the last. Where the terminal has too few lines for it, the first ones are shown, unless it `is_last`.
+    ///
+    /// # Errors
+    ///
+    /// Those of standard output.
+    pub fn draw(&mut self, text: &str, is_last: bool) -> io::Result<()> {
+        if !io::stdout().is_terminal() {
+            return print(text.as_bytes());
+        }
+        let (rows, columns) = (crate::rows(io::stdout()), crate::columns(io::stdout()));
+        let most = if is_last { usize::MAX } else { rows.saturating_sub(1).max(1) };
+        let width = if is_last { usize::MAX } else { columns.max(2) - 1 };
+        // Of a line that is cut the colours are left out, too.
+        let cut = |line: &str| match anstream::adapter::strip_str(line).to_string() {
+            plain if beginning(&plain, width).1 => line.to_owned(),
+            plain => beginning(&plain, width).0.to_owned(),
+        };
+        let lines: Vec<String> = text.lines().take(most).map(cut).collect();
+        {
+            let mut raw = io::stdout().lock();
+            if self.lines > 0 {
+                write!(raw, "\x1b[{}A", self.lines)?;
+            }
+            raw.write_all(b"\r\x1b[J")?;
+        }
+        self.lines = lines.len();
+        print((lines.join("\n") + "\n").as_bytes())
+    }
 }
 
 impl<W: Write> Out<W> {

@@ -32,8 +32,9 @@ mod sums;
 
 pub use calls::{
     Argument, CALL_FIELDS, Call, CallQuestion, CallRecord, CallRow, CallSet, CallSums, CallTexts, Calls,
-    Element, Entries, InKernel, Joiner, Key, Moment, NoRoom, RawCall, RawCalls, Rows, Spec, UnknownCall,
-    Whose, Width, call_schema, socket_address, write_arguments,
+    Descriptors, Element, Entries, InKernel, Joiner, Key, Look, Looked, Moment, NoRoom, RETURNED, RawCall,
+    RawCalls, Rows, Spec, UnknownCall, Wanted, WantedError, Whose, Width, call_schema, socket_address,
+    write_arguments,
 };
 pub use errno::{errno_name, errno_remark};
 pub use expr::{
@@ -42,7 +43,7 @@ pub use expr::{
 pub use format::{Field, FieldKind, Format, Names, NoNames};
 pub use off_cpu::{OffCpu, OffCpuRow};
 pub use perfuse_abi as abi;
-pub use sums::{Asked, Distribution, Groups, Question};
+pub use sums::{Asked, Distribution, Groups, Question, Statistic};
 
 #[cfg(test)]
 mod threads {

@@ -1,6 +1,7 @@
 //! What many records come to: numbers in a distribution, and rows of them by keys.
 
 use crate::expr::{Bound, BoundValue, Expr, ExprError, Record, Schema, Value};
+use serde_json::json;
 use std::collections::{BTreeMap, HashMap};
 
 /// Numbers below this are counted each by itself; above, each power of two in so many steps.
@@ -135,6 +136,78 @@ impl Distribution {
     }
 }
 
+/// Something that a distribution tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Statistic {
+    /// How many.
+    Count,
+    /// All together.
+    Sum,
+    /// The mean.
+    Avg,
+    /// The smallest.
+    Min,
+    /// The largest.
+    Max,
+    /// The median.
+    P50,
+    /// What 9 of 10 are not above.
+    P90,
+    /// What 99 of 100 are not above.
+    P99,
+    /// How many lie in each power of two.
+    Hist,
+}
+
+impl Statistic {
+    const ALL: [(&'static str, Statistic); 9] = [
+        ("count", Statistic::Count),
+        ("sum", Statistic::Sum),
+        ("avg", Statistic::Avg),
+        ("min", Statistic::Min),
+        ("max", Statistic::Max),
+        ("p50", Statistic::P50),
+        ("p90", Statistic::P90),
+        ("p99", Statistic::P99),
+        ("hist", Statistic::Hist),
+    ];
+
+    /// By its name: `count`, `p99`.
+    ///
+    /// # Errors
+    ///
+    /// The names that there are.
+    pub fn named(name: &str) -> Result<Self, String> {
+        let found = Statistic::ALL.iter().find(|(known, _)| *known == name).map(|(_, what)| *what);
+        found.ok_or_else(|| "rows tell count, sum, avg, min, max, p50, p90, p99, hist".to_owned())
+    }
+
+    /// Whether it takes more than counts, sums and extremes.
+    pub fn is_spread(self) -> bool {
+        matches!(self, Statistic::P50 | Statistic::P90 | Statistic::P99 | Statistic::Hist)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        Statistic::ALL.iter().find(|(_, what)| *what == self).map_or("", |(name, _)| name)
+    }
+
+    /// What it is of numbers; of a histogram, how many there are.
+    pub fn value(self, row: &Distribution) -> f64 {
+        let number = |value: Option<i128>| value.map_or(0.0, |value| value as f64);
+        match self {
+            Statistic::Count | Statistic::Hist => row.count() as f64,
+            Statistic::Sum => row.sum() as f64,
+            Statistic::Avg => row.mean().unwrap_or(0.0),
+            Statistic::Min => number(row.min()),
+            Statistic::Max => number(row.max()),
+            Statistic::P50 => number(row.quantile(0.5)),
+            Statistic::P90 => number(row.quantile(0.9)),
+            Statistic::P99 => number(row.quantile(0.99)),
+        }
+    }
+}
+
 fn step_of(value: i128) -> i32 {
     let size = u64::try_from(value.unsigned_abs()).unwrap_or(u64::MAX);
     let step = if size < STEPS {
@@ -235,6 +308,36 @@ impl Groups {
         let mut rows: Vec<_> = self.rows.iter().map(|(key, row)| (key.as_slice(), row)).collect();
         rows.sort_by(|(a, x), (b, y)| rank(y).total_cmp(&rank(x)).then_with(|| a.cmp(b)));
         rows
+    }
+
+    /// The rows with what is asked of them as a document of the schema `perfuse.trace/1`; those with the most of the first, at
+    /// most so many.
+    pub fn json(&self, keys: &[Expr], show: &[Statistic], most: Option<usize>) -> serde_json::Value {
+        let rank = |row: &Distribution| show.first().map_or(0.0, |first| first.value(row));
+        let rows = self.rows(rank).into_iter().take(most.unwrap_or(usize::MAX)).map(|(values, row)| {
+            let mut object = serde_json::Map::new();
+            for (key, value) in keys.iter().zip(values) {
+                let value = match value {
+                    None => json!(null),
+                    Some(Value::Text(text)) => json!(String::from_utf8_lossy(text)),
+                    Some(Value::Number(number)) => i64::try_from(*number)
+                        .map_or_else(|_| json!(number.to_string()), |number| json!(number)),
+                };
+                object.insert(key.to_string(), value);
+            }
+            for what in show {
+                let powers = || row.powers().into_iter();
+                let value = match what {
+                    Statistic::Hist => powers()
+                        .map(|(from, below, count)| json!([from as i64, below as i64, count]))
+                        .collect(),
+                    what => json!(what.value(row)),
+                };
+                object.insert(what.name().to_owned(), value);
+            }
+            serde_json::Value::Object(object)
+        });
+        json!({ "schema": "perfuse.trace/1", "rows": rows.collect::<Vec<_>>() })
     }
 
     /// Records that are in no row, as there were too many rows.

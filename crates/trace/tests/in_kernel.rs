@@ -19,6 +19,8 @@ struct Now {
     arguments: [u64; 6],
     stack: &'static [u64],
     memory: Vec<u8>,
+    /// The call, as the registers have it.
+    number: u64,
 }
 
 /// Where the kernel has the task of a thread.
@@ -31,6 +33,10 @@ const REGISTERS: u64 = 0xffff_c900_0000_1000;
 
 impl World for Now {
     fn read_kernel(&mut self, addr: u64, into: &mut [u8]) -> Result<(), perfuse_abi::Errno> {
+        if addr == REGISTERS + 120 {
+            into.copy_from_slice(&self.number.to_ne_bytes());
+            return Ok(());
+        }
         let place = [112, 104, 96, 56, 72, 64].iter().position(|at| REGISTERS + at == addr);
         into.copy_from_slice(&self.arguments[place.ok_or(perfuse_abi::Errno::EFAULT)?].to_ne_bytes());
         Ok(())
@@ -462,7 +468,7 @@ fn texts_are_copied_as_calls_begin() {
     let calls = Calls::of(Arch::X86_64);
     let mut texts = CallTexts::new(Whose::Followed, CallSet::All);
     let beginning = texts.beginning(calls, Arch::X86_64);
-    let mut kernel = Kernel::of(texts.maps(), texts.programs().unwrap(), ());
+    let mut kernel = Kernel::of(texts.maps(), texts.programs(calls, Arch::X86_64).unwrap(), ());
     beginning.into_iter().for_each(|element| kernel.put(element));
     kernel.put(InKernel::thread(10, false));
     kernel.put(InKernel::look());
@@ -502,9 +508,26 @@ fn texts_are_copied_as_calls_begin() {
         let told: Vec<(usize, String)> = told.iter().map(|(at, text)| (*at, (*text).to_owned())).collect();
         assert_eq!(found, told, "{index}");
     }
-    let (number, arguments, _) = made[4];
-    let found = texts.of_call((10, 4300), number, &arguments, calls, &|key| read(&kernel, key));
+    let (call, arguments, _) = made[4];
+    let found = texts.of_call((10, 4300), call, &arguments, calls, &|key| read(&kernel, key));
     assert_eq!(found, [(1, "x".repeat(255) + "...")]);
+    // An address that a call gives back, when it ends.
+    let accept = number("accept");
+    let arguments = [3, 0x1400, 0x1500, 0, 0, 0];
+    let end = |kernel: &mut Kernel<()>, time, number, returned: i64, len: u8| {
+        let mut memory = memory.clone();
+        memory[0x500..0x504].copy_from_slice(&[len, 0, 0, 0]);
+        let now = Now { time, pid: 10, tid: 10, arguments, memory, number, ..Now::default() };
+        kernel.hit("sys_exit", now, [REGISTERS, returned as u64]);
+    };
+    // Those that fail, and others, have no copy, and none is mistaken for that of a call that gave nothing back.
+    end(&mut kernel, 5000, accept, 4, 16);
+    end(&mut kernel, 6000, accept, -11, 16);
+    end(&mut kernel, 7000, openat, 4, 16);
+    end(&mut kernel, 8000, accept, 4, 0);
+    for (time, told) in [(5050, &[(1, "{AF_INET, 127.0.0.1:80}".to_owned())][..]), (8050, &[])] {
+        assert_eq!(texts.of_end((10, time), accept, &arguments, calls, &|key| read(&kernel, key)), told);
+    }
     let none = texts.of_call((77, 300), openat, &made[0].1, calls, &|key| read(&kernel, key));
     assert_eq!(none, []);
 }

@@ -110,6 +110,7 @@ sections! {
     OfScript "[script]",
     OfRecord "[record]",
     OfTop "[top]",
+    OfTrace "[trace]",
 }
 
 /// Takes the options of a table from the command line; those that were given and are refused of some recordings.
@@ -175,7 +176,8 @@ mod tests {
     #[test]
     fn every_row_of_the_table_is_an_option_of_a_section() {
         let sections = [OfStat::SECTION, OfList::SECTION, OfReport::SECTION, OfAnnotate::SECTION];
-        let others = [OfDiff::SECTION, OfScript::SECTION, OfRecord::SECTION, OfTop::SECTION];
+        let others =
+            [OfDiff::SECTION, OfScript::SECTION, OfRecord::SECTION, OfTop::SECTION, OfTrace::SECTION];
         for line in TABLE.lines().filter(|line| !line.starts_with('#')) {
             let is_section = sections.contains(&line) || others.contains(&line);
             assert!(is_section || PerfOption::of(line).is_some(), "{line}");

@@ -19,6 +19,7 @@ use perfuse::control::Control;
 use perfuse_record::{Ended, FileSink, Plan, StreamSink, record};
 use perfuse_sys::signal::SIGTERM;
 use plan::{Asked, Destination};
+pub(crate) use selection::TraceEvents;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;

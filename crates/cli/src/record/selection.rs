@@ -5,15 +5,15 @@ use clap::{Arg, ArgAction, ArgMatches, Command, Error, FromArgMatches};
 
 /// The events and filters of `-e` and `--filter`, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Selection {
-    pub(super) lists: Vec<Listed>,
+pub(crate) struct Selection {
+    pub(crate) lists: Vec<Listed>,
 }
 
 /// An `-e` with its filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Listed {
-    pub(super) events: String,
-    pub(super) filter: Option<String>,
+pub(crate) struct Listed {
+    pub(crate) events: String,
+    pub(crate) filter: Option<String>,
 }
 
 impl FromArgMatches for Selection {
@@ -51,19 +51,49 @@ impl FromArgMatches for Selection {
     }
 }
 
-impl clap::Args for Selection {
-    fn augment_args(command: Command) -> Command {
+impl Selection {
+    /// Adds the two options, of which `-e` has this help.
+    fn augment(command: Command, help: &'static str) -> Command {
         let event = Arg::new("event").short('e').long("event").value_name("LIST").action(ArgAction::Append);
         let filter = Arg::new("filter").long("filter").value_name("EXPRESSION").action(ArgAction::Append);
-        command
-            .arg(event.help(
-                "Events to sample, as perf names them: cycles:u, cpu-clock, page-faults, sched:sched_switch",
-            ))
-            .arg(
-                filter.help(
-                    "Only hits of the tracepoints of the -e before it that match, such as prev_pid > 7",
-                ),
-            )
+        command.arg(event.help(help)).arg(
+            filter.help("Only hits of the tracepoints of the -e before it that match, such as prev_pid > 7"),
+        )
+    }
+}
+
+impl clap::Args for Selection {
+    fn augment_args(command: Command) -> Command {
+        let help =
+            "Events to sample, as perf names them: cycles:u, cpu-clock, page-faults, sched:sched_switch";
+        Selection::augment(command, help)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+/// The same of `trace`.
+#[derive(Clone, Debug)]
+pub(crate) struct TraceEvents(pub(crate) Selection);
+
+impl FromArgMatches for TraceEvents {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
+        Selection::from_arg_matches(matches).map(TraceEvents)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
+        self.0.update_from_arg_matches(matches)
+    }
+}
+
+impl clap::Args for TraceEvents {
+    fn augment_args(command: Command) -> Command {
+        let help = "System calls (openat,close), groups (%file, %desc, %process, %network, %signal, %ipc, %memory), all but some \
+                    (!futex), patterns (epoll*), /REGEX, or other events (sched:sched_switch, minor-faults)";
+        let expr = |arg: Arg| arg.visible_alias("expr").allow_hyphen_values(true);
+        Selection::augment(command, help).mut_arg("event", expr)
     }
 
     fn augment_args_for_update(command: Command) -> Command {

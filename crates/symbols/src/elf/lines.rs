@@ -55,7 +55,7 @@ const SECTIONS: [&str; 9] = [
 ];
 
 /// Sections by their names.
-type Sections = Vec<(&'static str, Vec<u8>)>;
+pub(super) type Sections = Vec<(&'static str, Vec<u8>)>;
 
 impl Elf {
     /// Whether the file has line tables of its own.
@@ -90,13 +90,13 @@ impl Elf {
         .map_err(malformed)
     }
 
-    fn line_sections(&self) -> Result<Sections, Error> {
+    pub(super) fn line_sections(&self) -> Result<Sections, Error> {
         let bytes = |name: &'static str| Ok((name, self.debug_bytes(name)?.unwrap_or_default()));
         SECTIONS.into_iter().map(bytes).collect()
     }
 }
 
-fn load(
+pub(super) fn load(
     sections: &Sections,
     id: gimli::SectionId,
     endian: RunTimeEndian,
@@ -187,18 +187,18 @@ fn declarations<R: Reader>(dwarf: &gimli::Dwarf<R>, name: &str) -> gimli::Result
 }
 
 /// A function's code refers to its inlined original, which refers to its declaration in a class.
-const MOST_REFERENCES: u8 = 3;
+pub(super) const MOST_REFERENCES: u8 = 3;
 
 /// A function by its entries.
 #[derive(Default)]
-struct Declared {
-    names: Vec<String>,
+pub(super) struct Declared {
+    pub(super) names: Vec<String>,
     /// The path of the source, and the line.
     place: Option<(String, u64)>,
 }
 
 impl Declared {
-    fn read<R: Reader>(
+    pub(super) fn read<R: Reader>(
         &mut self,
         dwarf: &gimli::Dwarf<R>,
         unit: &gimli::Unit<R>,

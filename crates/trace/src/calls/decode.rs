@@ -6,8 +6,10 @@ use std::fmt::Write;
 
 /// The kinds that are no names of flags or codes.
 #[cfg(test)]
-const PLAIN: [&str; 13] =
-    ["fd", "dirfd", "path", "str", "sockaddr", "ptr", "int", "uint", "long", "size", "mode", "hex", "pid"];
+const PLAIN: [&str; 14] = [
+    "fd", "dirfd", "path", "str", "sockaddr", "peer", "ptr", "int", "uint", "long", "size", "mode", "hex",
+    "pid",
+];
 
 /// Whether arguments of a kind are decoded.
 #[cfg(test)]
@@ -16,7 +18,7 @@ pub(super) fn knows(kind: &str) -> bool {
 }
 
 /// Writes the arguments of a call, with commas between them. `text` knows the texts of those that are addresses of texts, by their
-/// places; of the others the address is told.
+/// places; of the others the address is told. Of descriptors it may know what they are.
 pub fn write_arguments(
     out: &mut String,
     spec: Option<&Spec>,
@@ -46,13 +48,31 @@ pub fn write_arguments(
                 Some(text) => out.push_str(&quoted(&text)),
                 None => pointer(out, value),
             },
-            "sockaddr" => match text(index) {
+            "sockaddr" | "peer" => match text(index) {
                 Some(text) => out.push_str(&text),
                 None => pointer(out, value),
             },
-            kind => number(out, kind, value),
+            kind => {
+                number(out, kind, value);
+                if let ("fd" | "dirfd", Some(path)) = (kind, text(index)) {
+                    behind(out, &path);
+                }
+            }
         }
     }
+}
+
+/// Writes what a descriptor is, behind it.
+pub(super) fn behind(out: &mut String, path: &str) {
+    out.push('<');
+    for c in path.chars() {
+        let _ = match c {
+            '<' | '>' => write!(out, "\\{:o}", u32::from(c)),
+            c if c.is_control() => write!(out, "\\{:o}", u32::from(c)),
+            c => write!(out, "{c}"),
+        };
+    }
+    out.push('>');
 }
 
 fn pointer(out: &mut String, value: u64) {

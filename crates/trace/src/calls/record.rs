@@ -45,7 +45,7 @@ pub fn call_schema(spec: Option<&Spec>) -> Vec<Extra> {
     let extra = arguments.map(|argument| Extra {
         name: argument.name,
         kind: match argument.kind {
-            "path" | "str" | "sockaddr" => Kind::Text,
+            "path" | "str" | "sockaddr" | "peer" => Kind::Text,
             "fd" | "dirfd" | "int" | "pid" | "long" => Kind::Signed,
             _ => Kind::Unsigned,
         },
@@ -139,6 +139,6 @@ impl Calls {
             .numbers()
             .filter_map(|number| self.get(number))
             .flat_map(|spec| spec.arguments.iter().flatten());
-        arguments.any(|argument| argument.name == name && argument.is_text())
+        arguments.any(|argument| argument.name == name && (argument.is_text() || argument.is_peer()))
     }
 }

@@ -2,8 +2,12 @@
 
 use super::join::Call;
 use super::table::Calls;
+use crate::errno::errno_name;
 use crate::sums::Distribution;
+use serde_json::{Map, Value, json};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write;
 
 /// Calls of one kind, of one thread or of all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -74,5 +78,54 @@ impl CallSums {
         let mut all: HashMap<u64, CallRow> = HashMap::new();
         self.rows.iter().for_each(|((_, number), row)| all.entry(*number).or_default().add(row));
         all
+    }
+
+    /// The table that `strace -c` has: the most time first.
+    pub fn like_strace(&self, table: &Calls, most: usize) -> String {
+        let rows = self.by_call();
+        let mut rows: Vec<(&u64, &CallRow)> = rows.iter().collect();
+        rows.sort_by_key(|(number, row)| (Reverse(row.times.sum()), **number));
+        let whole: f64 = rows.iter().map(|(_, row)| row.times.sum() as f64).sum();
+        let line = "------ ----------- ----------- --------- --------- ----------------\n";
+        let mut out = String::from("% time     seconds  usecs/call     calls    errors syscall\n") + line;
+        let mut all = CallRow::default();
+        let row = |out: &mut String, name: &str, row: &CallRow| {
+            let sum = row.times.sum() as f64;
+            let share = if whole > 0.0 { sum * 100.0 / whole } else { 0.0 };
+            let errors = if row.failed() == 0 { String::new() } else { row.failed().to_string() };
+            let each = sum / 1000.0 / row.calls().max(1) as f64;
+            let (seconds, calls) = (sum / 1e9, row.calls());
+            let _ = writeln!(out, "{share:>6.2} {seconds:>11.6} {each:>11.0} {calls:>9} {errors:>9} {name}");
+        };
+        for (index, (number, each)) in rows.into_iter().enumerate() {
+            if index < most {
+                row(&mut out, &table.name(*number), each);
+            }
+            all.add(each);
+        }
+        out += line;
+        row(&mut out, "total", &all);
+        out
+    }
+
+    /// All rows as a document of the schema `perfuse.trace/1`.
+    pub fn json(&self, table: &Calls) -> Value {
+        let mut rows: Vec<_> = self.rows.iter().collect();
+        rows.sort_by_key(|(key, _)| **key);
+        let rows = rows.into_iter().map(|((tid, number), row)| {
+            let (pid, name) = self.names.get(tid).cloned().unwrap_or_default();
+            let named = |(error, count): (&u16, &u64)| {
+                (errno_name(*error).map_or_else(|| error.to_string(), str::to_owned), json!(count))
+            };
+            let errors: Map<_, _> = row.errors.iter().map(named).collect();
+            let times = &row.times;
+            json!({
+                "pid": pid, "tid": tid, "comm": name, "call": table.name(*number), "calls": row.calls(),
+                "errors": errors, "total_ns": times.sum() as u64, "min_ns": times.min().map(|ns| ns as u64),
+                "p50_ns": times.quantile(0.5).map(|ns| ns as u64), "p99_ns": times.quantile(0.99).map(|ns| ns as u64),
+                "max_ns": times.max().map(|ns| ns as u64),
+            })
+        });
+        json!({ "schema": "perfuse.trace/1", "calls": rows.collect::<Vec<_>>() })
     }
 }

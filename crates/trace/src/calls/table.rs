@@ -1,7 +1,7 @@
 //! The table of system calls, and sets of them as people write them.
 
 use perfuse_abi::regs::Arch;
-use perfuse_events::nearest;
+use perfuse_events::{glob, is_pattern, nearest};
 use regex_lite::Regex;
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
@@ -40,6 +40,11 @@ impl Argument {
     /// Whether it is the address of a text that the call reads, or of a socket's address.
     pub fn is_text(&self) -> bool {
         matches!(self.kind, "path" | "str" | "sockaddr")
+    }
+
+    /// Whether it is where the call writes a socket's address; the next argument is where it writes how long that is.
+    pub fn is_peer(&self) -> bool {
+        self.kind == "peer"
     }
 
     /// Whether it is the address of a socket's address, whose length is the next argument.
@@ -100,11 +105,20 @@ impl Calls {
         self.get(number).map_or_else(|| format!("syscall_{number}"), |spec| spec.name.to_owned())
     }
 
-    /// The calls that are given texts: paths and names.
+    /// The calls that are given texts, paths and names, or [give an address back](Self::with_peers).
     pub fn with_texts(&self) -> CallSet {
-        let has_text = |spec: &Spec| spec.arguments.iter().flatten().any(Argument::is_text);
+        self.with_argument(|argument| argument.is_text() || argument.is_peer())
+    }
+
+    /// The calls that give a socket's address back.
+    pub fn with_peers(&self) -> CallSet {
+        self.with_argument(Argument::is_peer)
+    }
+
+    fn with_argument(&self, is_it: impl Fn(&Argument) -> bool) -> CallSet {
+        let has = |spec: &Spec| spec.arguments.iter().flatten().any(&is_it);
         CallSet::Only(
-            self.by_number.iter().filter(|(_, spec)| has_text(spec)).map(|(number, _)| *number).collect(),
+            self.by_number.iter().filter(|(_, spec)| has(spec)).map(|(number, _)| *number).collect(),
         )
     }
 
@@ -216,7 +230,8 @@ impl fmt::Display for UnknownCall {
 impl std::error::Error for UnknownCall {}
 
 impl CallSet {
-    /// A list as strace and perf trace take it: names, `%GROUP` or `GROUP`, `/REGEX`, `all`, `none`; with `!` in front, all but these.
+    /// A list as strace and perf trace take it: names, patterns such as `epoll*`, `%GROUP` or `GROUP`, `/REGEX`, `all`, `none`; with `!`
+    /// in front, all but these.
     ///
     /// # Errors
     ///
@@ -243,6 +258,9 @@ impl CallSet {
             {
                 let of_group = calls.by_number.iter().filter(|(_, spec)| group.has(spec));
                 numbers.extend(of_group.map(|(number, _)| *number));
+            } else if is_pattern(word) {
+                let fits = calls.by_name.iter().filter(|(name, _)| glob(word, name));
+                numbers.extend(fits.map(|(_, number)| *number));
             }
             if numbers.len() == before && !may_lack && calls.number(word).is_none() && !Self::is_known(word) {
                 let groups = Group::ALL.iter().map(|group| group.name);
@@ -281,6 +299,17 @@ impl CallSet {
             }
             (CallSet::Not(one), CallSet::Not(other)) => CallSet::Not(one | other),
         }
+    }
+
+    /// The calls that are in either set.
+    #[must_use]
+    pub fn or(&self, other: &CallSet) -> CallSet {
+        self.others().within(&other.others()).others()
+    }
+
+    /// Whether there is none in it.
+    pub fn is_empty(&self) -> bool {
+        matches!(self, CallSet::Only(numbers) if numbers.is_empty())
     }
 
     /// All calls that are not among them.
@@ -366,6 +395,12 @@ mod tests {
         };
         assert_eq!(names("close,read"), ["read", "close"]);
         assert_eq!(names("/^epoll_c"), ["epoll_create", "epoll_ctl_old", "epoll_ctl", "epoll_create1"]);
+        assert_eq!(names("epoll_c*"), names("/^epoll_c"));
+        assert_eq!(set("read").or(&set("close")), set("read,close"));
+        assert_eq!(
+            (set("!read").or(&set("read")).filter(), set("!read").or(&set("close"))),
+            (None, set("!read"))
+        );
         for (group, has, has_not) in [
             ("%file", "openat", "read"),
             ("file", "execve", "close"),

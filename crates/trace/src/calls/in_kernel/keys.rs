@@ -74,7 +74,7 @@ impl Key {
                 arguments.into_iter().flatten().enumerate().find(|(_, argument)| argument.name == name);
             let Some((place, argument)) = named else { continue };
             let width = match argument.kind {
-                "path" | "str" | "sockaddr" => return None,
+                "path" | "str" | "sockaddr" | "peer" => return None,
                 "fd" | "dirfd" | "int" | "pid" => Width::Signed32,
                 "uint" | "mode" => Width::Unsigned32,
                 "long" => Width::Signed64,

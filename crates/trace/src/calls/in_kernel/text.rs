@@ -112,7 +112,7 @@ sign:
 
 /// A tracepoint of the kernel, by its raw name.
 pub(crate) const ENTER: &str = "sys_enter";
-const LEAVE: &str = "sys_exit";
+pub(crate) const LEAVE: &str = "sys_exit";
 pub(crate) const FORK: &str = "sched_process_fork";
 pub(crate) const END: &str = "sched_process_exit";
 const SENT: &str = "signal_generate";

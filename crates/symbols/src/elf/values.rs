@@ -1,0 +1,399 @@
+//! Where the arguments of a function are when it is entered, and what it returns when it does, by the types that a compiler writes
+//! with `-g`: what a probe of a function needs to tell them.
+//!
+//! Places are those of the calling conventions of x86-64 and arm64: arguments that are integers or pointers are in registers, one
+//! after the other; numbers with a fraction are elsewhere, and are not told.
+
+use super::Elf;
+use super::lines::{Declared, MOST_REFERENCES, load};
+use crate::error::{Error, Problem};
+use gimli::{AttributeValue, DebuggingInformationEntry, Dwarf, Reader, RunTimeEndian, Unit, UnitOffset};
+use object::Endian;
+use std::cell::Cell;
+
+/// Types refer to types so often at most, and members are looked for in members so deep.
+const MOST_TYPES: u8 = 24;
+
+/// So many members are looked at for a function.
+const MOST_MEMBERS: u32 = 1 << 16;
+
+/// Larger things are not passed in registers.
+const IN_REGISTERS: u64 = 16;
+
+/// A value of a function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FunctionValue {
+    /// Which of the words that are passed to the function it begins with; nothing for what the function returns.
+    pub word: Option<usize>,
+    /// What is loaded then, one after the other: each from so many bytes behind the address so far.
+    pub loads: Vec<u64>,
+    /// The kind of the last.
+    pub kind: ValueKind,
+}
+
+impl FunctionValue {
+    /// Begins with a word, of which something is loaded.
+    pub fn new(word: Option<usize>, loads: Vec<u64>, kind: ValueKind) -> Self {
+        FunctionValue { word, loads, kind }
+    }
+
+    /// A word of which nothing else is known.
+    pub fn of_word(word: Option<usize>) -> Self {
+        FunctionValue::new(word, Vec::new(), ValueKind::Integer { bytes: 8, signed: true })
+    }
+}
+
+/// The kind of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ValueKind {
+    /// A number.
+    Integer {
+        /// Its size.
+        bytes: u8,
+        /// It may be negative.
+        signed: bool,
+    },
+    /// An address.
+    Pointer,
+    /// A text that ends with a zero: the last load is its address.
+    Text,
+}
+
+/// The values of a function that were asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FunctionValues {
+    /// The names of all arguments.
+    pub arguments: Vec<String>,
+    /// Each value, or why it cannot be told.
+    pub values: Vec<Result<FunctionValue, String>>,
+}
+
+impl Elf {
+    /// Finds values of a function: its arguments by name (`len`), what they point at (`req->len`, `req->head.kind`), and `retval`.
+    /// Nothing if no debug information of this file has the function. `common` is the file that this one shares debug information with
+    /// others through, if there is one: types that are described there alone are not known.
+    ///
+    /// # Errors
+    ///
+    /// The debug information makes no sense.
+    pub fn function_values(
+        &self,
+        common: Option<&Elf>,
+        function: &str,
+        paths: &[&str],
+    ) -> Result<Option<FunctionValues>, Error> {
+        let malformed =
+            |_| self.image.error(0, "debug information", Problem::Malformed("not as DWARF has it"));
+        let endian = if self.endian.is_big_endian() { RunTimeEndian::Big } else { RunTimeEndian::Little };
+        let sections = self.line_sections()?;
+        let shared = common.map(Elf::line_sections).transpose()?.unwrap_or_default();
+        let mut dwarf = Dwarf::load(|id| load(&sections, id, endian)).map_err(malformed)?;
+        if !shared.is_empty() {
+            dwarf.load_sup(|id| load(&shared, id, endian)).map_err(malformed)?;
+        }
+        let shifts = self.machine == object::elf::EM_X86_64;
+        find(&dwarf, function, paths, shifts).map_err(malformed)
+    }
+}
+
+fn find<R: Reader>(
+    dwarf: &Dwarf<R>,
+    function: &str,
+    paths: &[&str],
+    shifts: bool,
+) -> gimli::Result<Option<FunctionValues>> {
+    let mut units = dwarf.units();
+    while let Some(header) = units.next()? {
+        let unit = dwarf.unit(header)?;
+        let mut entries = unit.entries();
+        while let Some((_, entry)) = entries.next_dfs()? {
+            let has_code = [gimli::DW_AT_low_pc, gimli::DW_AT_ranges].iter().any(|name| has(entry, *name));
+            if entry.tag() != gimli::DW_TAG_subprogram || !has_code {
+                continue;
+            }
+            let mut known = Declared::default();
+            known.read(dwarf, &unit, entry, MOST_REFERENCES)?;
+            if known.names.iter().any(|known| known == function) {
+                let types = Types { dwarf, unit: &unit, members: Cell::new(MOST_MEMBERS) };
+                let found = types.function(entry, shifts)?;
+                let values =
+                    paths.iter().map(|path| types.value(&found, path)).collect::<gimli::Result<_>>()?;
+                let arguments = found.arguments.into_iter().map(|(name, ..)| name).collect();
+                return Ok(Some(FunctionValues { arguments, values }));
+            }
+        }
+    }
+    Ok(None)
+}
+
+fn has<R: Reader>(entry: &DebuggingInformationEntry<'_, '_, R>, name: gimli::DwAt) -> bool {
+    matches!(entry.attr_value(name), Ok(Some(_)))
+}
+
+/// A type, without its names and qualifiers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Type<O> {
+    Void,
+    Integer { bytes: u8, signed: bool, is_char: bool },
+    Fraction,
+    Pointer(Option<O>),
+    Aggregate(O, u64),
+    Array(Option<O>),
+    Unknown,
+}
+
+/// A function: its arguments with their types and first words, and what it returns.
+struct Function<O> {
+    arguments: Vec<(String, Type<O>, Result<usize, &'static str>)>,
+    returns: Type<O>,
+}
+
+struct Types<'t, R: Reader> {
+    dwarf: &'t Dwarf<R>,
+    unit: &'t Unit<R>,
+    /// So many members may still be looked at.
+    members: Cell<u32>,
+}
+
+type Found<T> = gimli::Result<Result<T, String>>;
+type Offset<R> = UnitOffset<<R as Reader>::Offset>;
+
+impl<R: Reader> Types<'_, R> {
+    fn function(
+        &self,
+        entry: &DebuggingInformationEntry<'_, '_, R>,
+        shifts: bool,
+    ) -> gimli::Result<Function<Offset<R>>> {
+        let returns = self.of(self.type_of(entry)?, MOST_TYPES)?;
+        // A large result is written to where the caller wants it, which x86-64 is told by a word of its own.
+        let is_large = matches!(returns, Type::Aggregate(_, bytes) if bytes > IN_REGISTERS);
+        let mut next = Ok(usize::from(is_large && shifts));
+        let mut arguments = Vec::new();
+        let mut tree = self.unit.entries_tree(Some(entry.offset()))?;
+        let mut children = tree.root()?.children();
+        while let Some(child) = children.next()? {
+            let entry = child.entry();
+            if entry.tag() != gimli::DW_TAG_formal_parameter {
+                continue;
+            }
+            let mut known = Declared::default();
+            known.read(self.dwarf, self.unit, entry, MOST_REFERENCES)?;
+            let type_ = self.of(self.type_of(entry)?, MOST_TYPES)?;
+            let words = match type_ {
+                Type::Integer { bytes, .. } if bytes <= 8 => Ok(1),
+                Type::Integer { .. } => Ok(2),
+                Type::Pointer(_) | Type::Array(_) => Ok(1),
+                Type::Fraction | Type::Void => Ok(0),
+                // On the stack, on x86-64.
+                Type::Aggregate(_, bytes) if bytes > IN_REGISTERS && shifts => Ok(0),
+                Type::Aggregate(..) => Err("where it is depends on a struct that is passed before it"),
+                Type::Unknown => Err("where it is depends on an argument before it whose type is not known"),
+            };
+            arguments.push((known.names.into_iter().next().unwrap_or_default(), type_, next));
+            next = next.and_then(|next| words.map(|words| next + words));
+        }
+        Ok(Function { arguments, returns })
+    }
+
+    /// The type of an entry; if it has none of its own, of what it stands for. One that is described elsewhere is told by no place.
+    fn type_of(
+        &self,
+        entry: &DebuggingInformationEntry<'_, '_, R>,
+    ) -> gimli::Result<Option<Option<Offset<R>>>> {
+        if let Some(value) = entry.attr_value(gimli::DW_AT_type)? {
+            return Ok(Some(self.within(&value)));
+        }
+        for name in [gimli::DW_AT_abstract_origin, gimli::DW_AT_specification] {
+            if let Some(offset) = entry.attr_value(name)?.and_then(|value| self.within(&value)) {
+                let value = self.unit.entry(offset)?.attr_value(gimli::DW_AT_type)?;
+                return Ok(value.map(|value| self.within(&value)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// An entry of the same unit that another one refers to.
+    fn within(&self, value: &AttributeValue<R>) -> Option<Offset<R>> {
+        match value {
+            AttributeValue::UnitRef(offset) => Some(*offset),
+            AttributeValue::DebugInfoRef(offset) => offset.to_unit_offset(&self.unit.header),
+            _ => None,
+        }
+    }
+
+    fn of(&self, at: Option<Option<Offset<R>>>, most: u8) -> gimli::Result<Type<Offset<R>>> {
+        let offset = match at {
+            None => return Ok(Type::Void),
+            Some(None) => return Ok(Type::Unknown),
+            Some(Some(offset)) => offset,
+        };
+        let entry = self.unit.entry(offset)?;
+        let bytes = entry.attr_value(gimli::DW_AT_byte_size)?.and_then(|value| value.udata_value());
+        let to = self.type_of(&entry)?;
+        let size = u8::try_from(bytes.unwrap_or(0)).unwrap_or(u8::MAX);
+        Ok(match entry.tag() {
+            _ if most == 0 => Type::Unknown,
+            gimli::DW_TAG_typedef
+            | gimli::DW_TAG_const_type
+            | gimli::DW_TAG_volatile_type
+            | gimli::DW_TAG_restrict_type
+            | gimli::DW_TAG_atomic_type => return self.of(to, most - 1),
+            gimli::DW_TAG_base_type => match entry.attr_value(gimli::DW_AT_encoding)? {
+                Some(AttributeValue::Encoding(encoding)) => base(encoding, size),
+                _ => Type::Unknown,
+            },
+            gimli::DW_TAG_enumeration_type => Type::Integer { bytes: size, signed: false, is_char: false },
+            gimli::DW_TAG_pointer_type
+            | gimli::DW_TAG_reference_type
+            | gimli::DW_TAG_rvalue_reference_type => Type::Pointer(to.flatten()),
+            gimli::DW_TAG_array_type => Type::Array(to.flatten()),
+            gimli::DW_TAG_structure_type | gimli::DW_TAG_class_type | gimli::DW_TAG_union_type => {
+                Type::Aggregate(offset, bytes.unwrap_or(0))
+            }
+            _ => Type::Unknown,
+        })
+    }
+
+    /// A value by its path.
+    fn value(&self, function: &Function<Offset<R>>, path: &str) -> Found<FunctionValue> {
+        let no = |why: String| Ok(Err(format!("'{path}': {why}")));
+        let path_text = path.replace("->", ".");
+        let mut parts = path_text.split('.').map(str::trim);
+        let first = parts.next().unwrap_or_default();
+        let (word, mut type_) = if first == "retval" {
+            (None, function.returns)
+        } else {
+            let Some((_, type_, word)) = function.arguments.iter().find(|(name, ..)| name == first) else {
+                let names: Vec<&str> = function.arguments.iter().map(|(name, ..)| name.as_str()).collect();
+                return no(format!(
+                    "the arguments are {}",
+                    if names.is_empty() { "none".into() } else { names.join(", ") }
+                ));
+            };
+            match word {
+                Ok(word) => (Some(*word), *type_),
+                Err(why) => return no((*why).to_owned()),
+            }
+        };
+        let mut loads = Vec::new();
+        // What is meant lies so many bytes behind the address so far.
+        let mut behind: Option<u64> = None;
+        for name in parts {
+            if let Type::Pointer(to) = type_ {
+                loads.extend(behind.take());
+                type_ = self.of(to.map(Some), MOST_TYPES)?;
+                behind = Some(0);
+            }
+            if type_ == Type::Unknown {
+                return no(format!("the type before '.{name}' is not described in this file alone"));
+            }
+            let (Type::Aggregate(at, _), Some(before)) = (type_, behind) else {
+                return no(format!("there is no struct behind '.{name}' that an address tells"));
+            };
+            match self.member(at, name, MOST_TYPES)? {
+                Some((offset, to)) => {
+                    behind = Some(before.saturating_add(offset));
+                    type_ = self.of(to, MOST_TYPES)?;
+                }
+                None => return no(format!("it has no member '{name}' that has an address")),
+            }
+        }
+        loads.extend(behind.filter(|_| !matches!(type_, Type::Aggregate(..))));
+        let is_char = |to: Option<Offset<R>>| {
+            Ok::<_, gimli::Error>(matches!(
+                self.of(to.map(Some), MOST_TYPES)?,
+                Type::Integer { is_char: true, .. }
+            ))
+        };
+        let kind = match type_ {
+            Type::Integer { bytes: bytes @ (1 | 2 | 4 | 8), signed, .. } => {
+                ValueKind::Integer { bytes, signed }
+            }
+            Type::Pointer(to) if is_char(to)? => {
+                loads.push(0);
+                ValueKind::Text
+            }
+            Type::Pointer(_) => ValueKind::Pointer,
+            Type::Array(to) if is_char(to)? && behind.is_some() => ValueKind::Text,
+            Type::Void => return no("the function returns nothing".to_owned()),
+            Type::Fraction => return no("numbers with a fraction are not told".to_owned()),
+            Type::Unknown => return no("its type is not described in this file alone".to_owned()),
+            _ => return no("it is no number, no address and no text".to_owned()),
+        };
+        Ok(Ok(FunctionValue { word, loads, kind }))
+    }
+
+    /// A member of a struct: where it is in it, and its type. Members without a name and base classes are looked into.
+    #[allow(clippy::type_complexity)]
+    fn member(
+        &self,
+        of: Offset<R>,
+        name: &str,
+        most: u8,
+    ) -> gimli::Result<Option<(u64, Option<Option<Offset<R>>>)>> {
+        let mut tree = self.unit.entries_tree(Some(of))?;
+        let mut children = tree.root()?.children();
+        let mut within = Vec::new();
+        while let Some(child) = children.next()? {
+            self.members.set(self.members.get().saturating_sub(1));
+            if self.members.get() == 0 {
+                return Ok(None);
+            }
+            let entry = child.entry();
+            let is_base = entry.tag() == gimli::DW_TAG_inheritance;
+            if entry.tag() != gimli::DW_TAG_member && !is_base {
+                continue;
+            }
+            let place = entry.attr_value(gimli::DW_AT_data_member_location)?;
+            let place = match place {
+                None => Some(0),
+                // As old compilers have it.
+                Some(AttributeValue::Exprloc(expression)) => {
+                    match expression.operations(self.unit.encoding()).next()? {
+                        Some(gimli::Operation::PlusConstant { value }) => Some(value),
+                        _ => None,
+                    }
+                }
+                Some(value) => value.udata_value(),
+            };
+            let to = self.type_of(entry)?;
+            let own = match entry.attr_value(gimli::DW_AT_name)? {
+                Some(value) => {
+                    Some(self.dwarf.attr_string(self.unit, value)?.to_string_lossy()?.into_owned())
+                }
+                None => None,
+            };
+            let is_bits = has(entry, gimli::DW_AT_bit_size);
+            match (own, place) {
+                (Some(own), Some(place)) if own == name && !is_bits => return Ok(Some((place, to))),
+                (None, Some(place)) => within.push((place, to)),
+                (Some(_), Some(place)) if is_base => within.push((place, to)),
+                _ => {}
+            }
+        }
+        for (place, to) in within.into_iter().filter(|_| most > 0) {
+            if let Type::Aggregate(at, _) = self.of(to, MOST_TYPES)? {
+                if let Some((offset, to)) = self.member(at, name, most - 1)? {
+                    return Ok(Some((place.saturating_add(offset), to)));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn base<O>(encoding: gimli::DwAte, bytes: u8) -> Type<O> {
+    let integer = |signed, is_char| Type::Integer { bytes, signed, is_char };
+    match encoding {
+        gimli::DW_ATE_signed => integer(true, false),
+        gimli::DW_ATE_signed_char => integer(true, true),
+        gimli::DW_ATE_unsigned_char => integer(false, true),
+        gimli::DW_ATE_unsigned | gimli::DW_ATE_boolean | gimli::DW_ATE_UTF => integer(false, false),
+        gimli::DW_ATE_address => Type::Pointer(None),
+        gimli::DW_ATE_float => Type::Fraction,
+        _ => Type::Unknown,
+    }
+}
