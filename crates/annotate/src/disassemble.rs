@@ -24,11 +24,10 @@ pub fn disassemble(bytes: &[u8], address: u64, arch: Arch, syntax: Syntax) -> Ve
     }
 }
 
-/// The bytes and the text of the first instruction of code for an ELF machine (a number of the `EM_*` family); `None` where there
-/// is none, and for machines whose code is not taken apart.
-pub fn first_instruction(bytes: &[u8], machine: u16, address: u64) -> Option<(usize, String)> {
-    let list = disassemble(bytes, address, Arch::of_elf(machine)?, Syntax::Att);
-    list.into_iter().next().map(|first| (first.len, first.text))
+/// The first instruction of code for an ELF machine (a number of the `EM_*` family); `None` where there is none, and for machines
+/// whose code is not taken apart.
+pub fn first_instruction(bytes: &[u8], machine: u16, address: u64) -> Option<Decoded> {
+    disassemble(bytes, address, Arch::of_elf(machine)?, Syntax::Att).into_iter().next()
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! [`Lines`] collects them: bring each [`Sample`] as a replay hands it over, and take the text when it is much. Names come from strangers;
 //! what a terminal would obey in them is escaped.
 
+mod blocks;
 mod counts;
 mod extras;
 mod json;
@@ -35,5 +36,18 @@ pub struct Sample<'a> {
     pub formats: &'a Formats,
 }
 
-/// The bytes of the first instruction and its text, of code for a machine (a number of the `EM_*` family) at an address.
-pub type Decode = fn(&[u8], u16, u64) -> Option<(usize, String)>;
+/// An instruction that was taken apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Instruction {
+    /// Its bytes.
+    pub len: usize,
+    /// Its text.
+    pub text: String,
+    /// Whether it is one: of others the first byte is shown.
+    pub is_valid: bool,
+    /// Whether it always jumps, calls or returns, so that the one behind it does not run next.
+    pub leaves: bool,
+}
+
+/// The first instruction of code for a machine (a number of the `EM_*` family) at an address.
+pub type Decode = fn(&[u8], u16, u64) -> Option<Instruction>;

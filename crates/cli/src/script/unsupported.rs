@@ -52,7 +52,6 @@ impl PerfOptions for OfScript {
         PerfOption::ignored("demangle-kernel"),
         PerfOption::ignored("full-source-path"),
         PerfOption::ignored("show-kernel-path"),
-        PerfOption::ignored("max-blocks").value(),
         PerfOption::ignored("addr2line").value(),
     ];
 }

@@ -2,7 +2,7 @@
 
 use super::counts::Counts;
 use super::places::{self, Places, Space};
-use super::{Decode, Sample, extras, json};
+use super::{Decode, Sample, blocks, extras, json};
 use perfuse_abi::record::{self, CallchainContext, Decoded, Misc, Record, RecordType, Weight};
 use perfuse_abi::{EventType, Software};
 use perfuse_data::describe::{self, Field, Fields};
@@ -59,13 +59,15 @@ pub struct LinesOptions {
     pub stop_at: Vec<String>,
     /// Takes the first instruction of code apart; without it, fields that tell of it are left out.
     pub decode: Option<Decode>,
+    /// Show at most so many of the blocks of code that ran between a sample's branches.
+    pub max_blocks: Option<usize>,
 }
 
 /// The lines, made one after the other, and held until they are taken.
 pub struct Lines {
-    text: LineBuffer,
-    places: Places,
-    options: LinesOptions,
+    pub(super) text: LineBuffer,
+    pub(super) places: Places,
+    pub(super) options: LinesOptions,
     first_time: Option<u64>,
     last_time: Option<u64>,
     /// Columns of the events' names.
@@ -352,6 +354,10 @@ impl Lines {
             let found = options.decode.and_then(|decode| places.instruction(&space, level, address, decode));
             extras::instruction(text, fields, found.as_deref());
         }
+        if let (Some(form), Some(decode)) = (blocks::Form::of(fields), self.options.decode) {
+            blocks::write(self, one, &space, form, decode);
+        }
+        let text = &mut self.text;
         if let (true, Some(address)) = (fields.has(Field::PhysAddr), sample.phys_addr) {
             text.hex(address, 16);
         }
@@ -371,7 +377,7 @@ impl Lines {
     }
 
     /// The text of a source line, unless the thread's last one was the same.
-    fn source_line(&mut self, tid: u32, line: Option<(Arc<str>, u32)>) {
+    pub(super) fn source_line(&mut self, tid: u32, line: Option<(Arc<str>, u32)>) {
         let Some((file, number)) = line.filter(|line| self.shown.get(&tid) != Some(line)) else { return };
         let Some(text) = self.sources.text(&file) else { return };
         let Some(line) = text.bytes(number) else { return };
