@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod code;
 mod frame_pointers;
 mod objects;
 mod recording;
