@@ -7,8 +7,11 @@
 //!
 //! Used by `unwinder`, which also checks that there is a call before the return address.
 
+use crate::registers::Registers;
 use crate::rules::Rule;
+use crate::stack::{End, Stack};
 use iced_x86::{Decoder, DecoderOptions, Instruction, Mnemonic, OpKind, Register};
+use perfuse_abi::regs::Arch;
 use std::collections::HashMap;
 
 /// So many instructions are followed until one returns, and so many more to see whether others agree.
@@ -28,6 +31,44 @@ const SP: u16 = 7;
 
 /// Reads code at an address into a buffer, and tells how many bytes there are.
 pub(crate) type Read<'r> = dyn FnMut(u64, &mut [u8]) -> usize + 'r;
+
+/// The caller of a thread of x86-64 in code of which no table tells, by what it is going to do until it returns. `None` where that
+/// tells nothing: it jumps by a register, or ways do not agree. `read` reads code at an address into a buffer, and tells how many bytes
+/// there are; `is_exact` if the thread is at its place, and did not make a call before it.
+///
+/// Who calls this should look whether there is a call before the place of the caller: code may do what no compiler makes.
+///
+/// ```
+/// use perfuse_abi::{ByteOrder, record::{Regs, RegsAbi}, regs::Arch};
+/// use perfuse_unwind::{Registers, Stack, caller_by_code};
+///
+/// // pop rbx; ret, at 0x1000, with a stack at 0x7008: a saved register and the return address.
+/// let code = [0x5b, 0xc3];
+/// let regs = Regs { abi: RegsAbi::ABI_64, mask: 1 << 7 | 1 << 8, words: [0x7008, 0x1000][..].into() };
+/// let registers = Registers::of(&regs, Arch::X86_64).unwrap();
+/// let bytes: Vec<u8> = [3u64, 0x4000].into_iter().flat_map(u64::to_le_bytes).collect();
+/// let stack = Stack { start: 0x7008, bytes: &bytes, order: ByteOrder::Little };
+/// let mut read = |at: u64, into: &mut [u8]| {
+///     let rest = &code[(at as usize).saturating_sub(0x1000).min(code.len())..];
+///     into[..rest.len()].copy_from_slice(rest);
+///     rest.len()
+/// };
+/// let caller = caller_by_code(&mut read, &registers, &stack, true).unwrap().unwrap();
+/// assert_eq!((caller.ip(), caller.sp(), caller.get(3)), (Some(0x4000), Some(0x7018), Some(3)));
+/// ```
+pub fn caller_by_code(
+    read: &mut dyn FnMut(u64, &mut [u8]) -> usize,
+    registers: &Registers,
+    stack: &Stack<'_>,
+    is_exact: bool,
+) -> Option<Result<Registers, End>> {
+    if registers.arch != Arch::X86_64 {
+        return None;
+    }
+    let low = |number| registers.get(number);
+    let rule = rule(read, registers.ip()?, &low, is_exact, &mut { 2 * MOST_INSTRUCTIONS })?;
+    Some(rule.apply(registers, stack, is_exact))
+}
 
 /// The value of a register: so much more than that of one (by DWARF's number) was at the place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,22 +92,28 @@ struct State {
     bp: Option<Value>,
     /// Where the registers of the caller were taken from, by their numbers. The outer `None`: they are as they were.
     saved: [Option<Option<Value>>; 16],
+    /// Where each register was put on the way, and what was known of the caller's then.
+    put: [Option<(Value, Option<Option<Value>>)>; 16],
+    /// The highest stack until here: below it, all has been taken off.
+    highest: Value,
     /// A call lies behind, which may be one that never returns.
     has_called: bool,
 }
 
 /// The rule of a place, if all ways from it on that return agree. `low` gives the value of `rsp` and `rbp` there, as far as it is
-/// known: its last 4 bits count. `is_exact` if the thread is there, and did not make a call before it.
+/// known: its last 4 bits count. `is_exact` if the thread is there, and did not make a call before it. Instructions that are followed
+/// are taken from `budget`.
 pub(crate) fn rule(
     read: &mut Read<'_>,
     place: u64,
     low: &dyn Fn(u16) -> Option<u64>,
     is_exact: bool,
+    budget: &mut usize,
 ) -> Option<Rule> {
     // Where functions are aligned, room is left behind a call that never returns, but before a loop, too.
     let found = [true, false]
         .into_iter()
-        .find_map(|ends_at_room| follow(read, (place, !is_exact), low, ends_at_room).transpose());
+        .find_map(|ends_at_room| follow(read, (place, !is_exact), low, (ends_at_room, budget)).transpose());
     let (top, state) = found?.ok()?;
     let end = top.plus(8)?;
     let registers = state.saved.iter().zip(0u16..).filter_map(|(saved, register)| {
@@ -84,18 +131,21 @@ fn follow(
     read: &mut Read<'_>,
     (place, has_called): (u64, bool),
     low: &dyn Fn(u16) -> Option<u64>,
-    ends_at_room: bool,
+    (ends_at_room, budget): (bool, &mut usize),
 ) -> Result<Option<(Value, State)>, Disagree> {
     let at = |of| Some(Value { of, more: 0 });
-    let mut ways = vec![(place, State { sp: at(SP), bp: at(BP), saved: [None; 16], has_called })];
+    let highest = Value { of: SP, more: 0 };
+    let first = State { sp: at(SP), bp: at(BP), saved: [None; 16], put: [None; 16], highest, has_called };
+    let mut ways = vec![(place, first)];
     let mut code = Window { start: 0, bytes: [0; WINDOW], len: 0 };
-    let (mut seen, mut left) = (HashMap::new(), MOST_INSTRUCTIONS);
-    let mut found: Option<(Value, State)> = None;
+    let (mut seen, mut left) = (HashMap::new(), MOST_INSTRUCTIONS.min(*budget));
+    // The last: the stack is whole there.
+    let mut found: Option<(Value, State, bool)> = None;
     while let Some((mut at, mut state)) = ways.pop() {
         let mut is_behind_call = false;
         while left > 0 {
             match seen.insert(at, state.sp) {
-                None => left -= 1,
+                None => (left, *budget) = (left - 1, budget.saturating_sub(1)),
                 // Ways that meet have the same stack.
                 Some(other) if other == state.sp => break,
                 Some(_) => return Err(Disagree),
@@ -108,6 +158,10 @@ fn follow(
             }
             is_behind_call = instruction.mnemonic() == Mnemonic::Call;
             let next = state.step(&instruction);
+            state.highest = match state.sp {
+                Some(sp) if sp.of != state.highest.of || sp.more > state.highest.more => sp,
+                _ => state.highest,
+            };
             match next {
                 Next::Goes(way) => {
                     if let Some(way) = way.filter(|_| ways.len() < MOST_WAYS) {
@@ -120,14 +174,21 @@ fn follow(
                 Next::Returns | Next::Jumps(_) => {
                     let Some(top) = state.sp else { break };
                     let end = low(top.of).map(|low| low.wrapping_add_signed(top.more).wrapping_add(8));
-                    let has_to_fit = state.has_called || matches!(next, Next::Jumps(_));
-                    if has_to_fit && end.is_none_or(|end| end % 16 != 0) {
+                    // Nobody is called from below the stack.
+                    if top.of == SP && top.more < 0 {
+                        break;
+                    }
+                    let fits = end.is_some_and(|end| end % 16 == 0);
+                    // Compilers call functions that call nobody with any stack.
+                    if !fits && (state.has_called || matches!(next, Next::Jumps(_))) {
                         break;
                     }
                     match &mut found {
-                        None => (found, left) = (Some((top, state)), left.min(MOST_FURTHER)),
-                        Some((other, _)) if *other != top => return Err(Disagree),
-                        Some((_, other)) => other.agree(&state),
+                        Some((_, _, true)) if !fits => {}
+                        Some((_, _, other_fits)) if fits != *other_fits => found = Some((top, state, fits)),
+                        None => (found, left) = (Some((top, state, fits)), left.min(MOST_FURTHER)),
+                        Some((other, ..)) if *other != top => return Err(Disagree),
+                        Some((_, other, _)) => other.agree(&state),
                     }
                     break;
                 }
@@ -135,7 +196,7 @@ fn follow(
             }
         }
     }
-    Ok(found)
+    Ok(found.map(|(top, state, _)| (top, state)))
 }
 
 /// Whether functions begin so, where calls and jumps by registers are guarded.
@@ -192,7 +253,7 @@ impl State {
             _ if target => return Next::Goes(Some(instruction.near_branch_target())),
             _ => {}
         }
-        let register = (first == OpKind::Register).then(|| instruction.op0_register()).and_then(number);
+        let register = (first == OpKind::Register).then(|| instruction.op0_register()).and_then(number_of);
         let number = register.map(|(number, _)| number);
         // Of parts of a register it is not followed what becomes of it.
         let is_whole = register.is_some_and(|(_, bytes)| bytes == 8);
@@ -200,6 +261,16 @@ impl State {
             Push => {
                 let bytes = if register.is_some_and(|(_, bytes)| bytes == 2) { 2 } else { 8 };
                 self.sp = moved(self.sp, -bytes);
+                if let Some(number) = number.filter(|_| is_whole) {
+                    self.put(number, self.sp);
+                }
+            }
+            Mov if first == OpKind::Memory && instruction.op1_kind() == OpKind::Register => {
+                if let (Some((number, 8)), to @ Some(_)) =
+                    (number_of(instruction.op1_register()), self.address(instruction))
+                {
+                    self.put(number, to);
+                }
             }
             Pushfq => self.sp = moved(self.sp, -8),
             Popfq => self.sp = moved(self.sp, 8),
@@ -250,13 +321,28 @@ impl State {
                 if number == BP {
                     self.bp = value;
                 }
-                // Functions write what callers want to keep only after they have saved it: the last one that is read is it. Below the
-                // stack of now a function will only have saved what is still in the register.
-                if let (Some(from), Some(saved)) = (from, self.saved.get_mut(usize::from(number))) {
-                    *saved =
-                        Some(from).filter(|from| from.is_none_or(|from| from.of != SP || from.more >= 0));
-                }
+                let (Some(from), Some(saved)) = (from, self.saved.get_mut(usize::from(number))) else {
+                    return;
+                };
+                let put = self.put[usize::from(number)];
+                // Functions use a register only after they have saved it: the last value that is read is the caller's.
+                *saved = match (from, put) {
+                    (Some(from), Some((to, before))) if to == from => before,
+                    // What was taken off the stack is something else's by now.
+                    (Some(from), _) if from.of == self.highest.of && from.more < self.highest.more => {
+                        Some(None)
+                    }
+                    _ => Some(from),
+                };
             }
+        }
+    }
+
+    /// A register is put on the stack.
+    fn put(&mut self, number: u16, to: Option<Value>) {
+        let saved = self.saved.get(usize::from(number)).copied().unwrap_or(None);
+        if let Some(put) = self.put.get_mut(usize::from(number)) {
+            *put = to.map(|to| (to, saved));
         }
     }
 
@@ -274,7 +360,7 @@ impl State {
 }
 
 /// DWARF's number of a general register, and how many bytes of it are meant.
-fn number(register: Register) -> Option<(u16, u8)> {
+fn number_of(register: Register) -> Option<(u16, u8)> {
     // The registers in the order of their codes in instructions, for each size.
     const CODES: [u16; 8] = [0, 2, 1, 3, 7, 6, 4, 5];
     let register = register as u32;
@@ -313,11 +399,8 @@ impl Window {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::registers::Registers;
-    use crate::stack::{End, Stack};
     use perfuse_abi::ByteOrder;
     use perfuse_abi::record::{Regs, RegsAbi};
-    use perfuse_abi::regs::Arch;
 
     const START: u64 = 0x1000;
 
@@ -349,7 +432,8 @@ mod tests {
         let bytes: Vec<u8> = (0x7000u64..0x7200).step_by(8).flat_map(u64::to_le_bytes).collect();
         let stack = Stack { start: 0x7000, bytes: &bytes, order: ByteOrder::Little };
         let low = |number| registers.get(number);
-        let rule = rule(&mut reader(code), START + offset, &low, is_exact).ok_or(None)?;
+        let mut budget = 20_000;
+        let rule = rule(&mut reader(code), START + offset, &low, is_exact, &mut budget).ok_or(None)?;
         let caller = rule.apply(&registers, &stack, is_exact).map_err(Some)?;
         Ok([16, 7, 3, 6].map(|number| caller.get(number)))
     }
@@ -416,9 +500,9 @@ mod tests {
         assert_eq!(caller(&[0x74, 2, 0x59, 0x59, 0xc3], 0, 0x28), Err(None));
         // je +1; pop rcx; ret: both meet with other stacks
         assert_eq!(caller(&[0x74, 1, 0x59, 0xc3], 0, 0x28), Err(None));
-        // je +2; pop rcx; ret; ret: behind a call one of both has a stack that cannot be
+        // je +2; pop rcx; ret; ret: one of both has a stack that cannot be behind a call, and elsewhere seldom is
         let code = [0x74, 2, 0x59, 0xc3, 0xc3];
-        assert_eq!(caller(&code, 0, 0x28), Err(None));
+        assert_eq!(caller(&code, 0, 0x28).map(|found| found[0]), Ok(Some(0x7028)));
         assert_eq!(caller_of(&code, (0, false), 0x28).map(|found| found[0]), Ok(Some(0x7028)));
         // jmp rax; jmp to itself; hlt; nothing
         for code in [&[0xff, 0xe0][..], &[0xeb, 0xfe], &[0xf4], &[]] {

@@ -12,6 +12,7 @@ mod stack;
 mod tables;
 mod unwinder;
 
+pub use code::caller_by_code;
 pub use frame_pointers::FramePointers;
 pub use recording::{Recording, Sums};
 pub use registers::Registers;

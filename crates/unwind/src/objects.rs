@@ -180,8 +180,10 @@ fn by_process(key: &DsoKey, map: &Map, pid: u32) -> Option<(Tables, Elf)> {
             let here = Some(here).filter(|here| key.build_id.is_some() || !View::differs(pid) || is_it(here));
             // Where it is deleted or has another's name, the process still has it.
             let kept = kept(pid, map).into_iter().filter(|kept| key.build_id.is_some() || is_it(kept));
-            let below = Some(below).filter(|below| key.build_id.is_some() || map.inode == 0 || is_it(below));
-            let mut places = [below, here].into_iter().flatten().chain(kept);
+            let is_below = key.build_id.is_some() || map.inode == 0 || is_it(&below);
+            let first = Some(below.clone()).filter(|_| is_below);
+            // File systems in layers may show another inode than that of the mapping.
+            let mut places = [first, here].into_iter().flatten().chain(kept).chain([below]);
             places.find_map(|found| {
                 let elf = Elf::open(&found).ok().filter(is_wanted)?;
                 place = found;

@@ -19,6 +19,9 @@ use std::sync::Arc;
 
 /// Rules that are remembered; then they are looked up again.
 const MOST_RULES: usize = 1 << 18;
+/// Instructions that are followed for each stack in the long run, and at once.
+const FOLLOWED: usize = 4000;
+const MOST_FOLLOWED: usize = 1 << 25;
 /// Mappings that are remembered; then they are looked up again.
 const MOST_MAPS: usize = 1 << 16;
 
@@ -35,6 +38,8 @@ pub struct Unwinder {
     by_code: HashMap<(u64, u64, u64), Option<Arc<Rule>>>,
     /// Whether an address may be one that is returned to, by the state of the maps.
     returns: HashMap<(u64, u64), bool>,
+    /// Instructions that may be followed, each a thirtieth of a microsecond: stacks of noise would take any time.
+    budget: usize,
     ends: HashMap<End, u64>,
 }
 
@@ -63,6 +68,7 @@ impl Unwinder {
             rules: HashMap::new(),
             by_code: HashMap::new(),
             returns: HashMap::new(),
+            budget: MOST_FOLLOWED,
             ends: HashMap::new(),
         }
     }
@@ -145,6 +151,7 @@ impl Unwinder {
     ) -> End {
         let space = Space { session, pid, tid, maps: session.maps_of(pid, tid).id() };
         let maps = space.maps;
+        self.budget = (self.budget + FOLLOWED).min(MOST_FOLLOWED);
         let mut is_exact = true;
         for _ in 0..self.most {
             let Some(at) = registers.ip() else { return End::Unknown };
@@ -212,8 +219,10 @@ impl Unwinder {
         let rule = match self.by_code.get(&key) {
             Some(known) => known.clone(),
             None => {
+                let mut budget = self.budget;
                 let read = &mut |from, into: &mut [u8]| self.read(space, from, into);
-                let rule = code::rule(read, at, &low, is_exact).map(Arc::new);
+                let rule = code::rule(read, at, &low, is_exact, &mut budget).map(Arc::new);
+                self.budget = budget;
                 if self.by_code.len() >= MOST_RULES {
                     self.by_code.clear();
                 }
