@@ -41,6 +41,7 @@ pub struct Unwinder {
     /// Instructions that may be followed, each a thirtieth of a microsecond: stacks of noise would take any time.
     budget: usize,
     ends: HashMap<End, u64>,
+    most_copied: usize,
 }
 
 impl Unwinder {
@@ -70,6 +71,7 @@ impl Unwinder {
             returns: HashMap::new(),
             budget: MOST_FOLLOWED,
             ends: HashMap::new(),
+            most_copied: 0,
         }
     }
 
@@ -86,6 +88,11 @@ impl Unwinder {
     /// How many stacks ended in which way.
     pub fn ends(&self) -> impl Iterator<Item = (End, u64)> + '_ {
         self.ends.iter().map(|(&end, &count)| (end, count))
+    }
+
+    /// The most bytes that were copied of a stack.
+    pub fn most_copied(&self) -> usize {
+        self.most_copied
     }
 
     /// The record of a step with the callchain unwound, if it is a sample that is to be. `chain` is room for it.
@@ -122,6 +129,7 @@ impl Unwinder {
         chain.extend(sampled.words.iter());
         chain.push(CallchainContext::USER.0);
         let bytes = sample.stack_user.as_ref().map_or(&[][..], |stack| stack.copied());
+        self.most_copied = self.most_copied.max(bytes.len());
         let stack = Stack { start: registers.sp()?, bytes, order };
         let end = self.walk(session, (tid.pid, tid.tid), registers, &stack, chain);
         *self.ends.entry(end).or_default() += 1;
