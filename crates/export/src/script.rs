@@ -9,6 +9,7 @@ mod extras;
 mod json;
 mod line;
 mod places;
+mod sources;
 
 pub use line::{Clock, Lines, LinesOptions, TimeOfDay};
 use perfuse_abi::record;

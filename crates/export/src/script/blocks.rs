@@ -1,12 +1,13 @@
 //! The instructions that ran before a sample, by its branches: from where each went to where the next one came from, a block. Lines as
 //! perf prints them for `brstackinsn`.
 
-use super::line::Lines;
-use super::places::{self, Found, LONGEST, Space};
+use super::places::{self, Found, LONGEST, Places, Space};
+use super::sources::SourceLines;
 use super::{Decode, Sample};
 use perfuse_abi::record::BranchEntry;
 use perfuse_data::describe::{Field, Fields};
 use perfuse_data::session::Level;
+use perfuse_data::text::LineBuffer;
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -40,12 +41,21 @@ impl Form {
     }
 }
 
+/// Where lines go, and where what is in them comes from.
+pub(super) struct Lines<'l> {
+    pub(super) text: &'l mut LineBuffer,
+    pub(super) places: &'l mut Places,
+    pub(super) sources: &'l mut SourceLines,
+    /// At most so many blocks.
+    pub(super) most: Option<usize>,
+}
+
 /// Adds the blocks of a sample, the oldest first.
-pub(super) fn write(lines: &mut Lines, one: &Sample<'_>, space: &Space<'_>, form: Form, decode: Decode) {
+pub(super) fn write(lines: Lines<'_>, one: &Sample<'_>, space: &Space<'_>, form: Form, decode: Decode) {
     let Some(stack) = &one.sample.branch_stack else { return };
     // The newest is the first one.
     let mut entries: Vec<BranchEntry> = stack.entries.iter().collect();
-    entries.truncate(lines.options.max_blocks.filter(|&most| most > 0).map_or(usize::MAX, |most| most + 1));
+    entries.truncate(lines.most.filter(|&most| most > 0).map_or(usize::MAX, |most| most + 1));
     let (Some(&newest), Some(&oldest)) = (entries.first(), entries.last()) else { return };
     let tid = one.sample.tid.unwrap_or_default().tid;
     let mut walk = Walk { lines, space, form, decode, tid, function: None, cycles: 0, left: MOST_LINES };
@@ -85,7 +95,7 @@ enum NoBlock {
 }
 
 struct Walk<'w, 's> {
-    lines: &'w mut Lines,
+    lines: Lines<'w>,
     space: &'w Space<'s>,
     form: Form,
     decode: Decode,
@@ -118,7 +128,7 @@ impl Walk<'_, '_> {
 
     /// Names the function at an address, if it is another one than before.
     fn function(&mut self, level: Level, at: u64) {
-        let Lines { text, places, .. } = &mut *self.lines;
+        let Lines { text, places, .. } = &mut self.lines;
         let located = places.locate(self.space, level, at);
         let Some(name) = &located.symbol else { return };
         let begins = (located.object, located.place.wrapping_sub(located.offset));
@@ -143,7 +153,7 @@ impl Walk<'_, '_> {
     /// is an instruction.
     fn begin(&mut self, at: u64, found: Option<&Found>, most: u64, width: usize) -> Option<u64> {
         self.left = self.left.saturating_sub(1);
-        let text = &mut self.lines.text;
+        let text = &mut *self.lines.text;
         text.push("\t");
         let _ = write!(text, "{at:016x}");
         text.push("\t");
@@ -164,7 +174,7 @@ impl Walk<'_, '_> {
     /// A line of an instruction that made no branch. Returns its length, if it is an instruction.
     fn line(&mut self, at: u64, found: Option<&Found>, most: u64) -> Option<u64> {
         let len = self.begin(at, found, most, 0);
-        let text = &mut self.lines.text;
+        let text = &mut *self.lines.text;
         if self.form.with_length {
             let _ = write!(text, "\tilen: {}", len.unwrap_or(0));
         }
@@ -176,7 +186,7 @@ impl Walk<'_, '_> {
     fn branch(&mut self, level: Level, branch: &BranchEntry, count: u32) {
         let found = self.instruction(level, branch.from);
         let len = self.begin(branch.from, found.as_deref(), LONGEST, 30);
-        let text = &mut self.lines.text;
+        let text = &mut *self.lines.text;
         text.push("\t");
         if self.form.with_length {
             let _ = write!(text, "ilen: {}\t", len.unwrap_or(0));
@@ -205,7 +215,7 @@ impl Walk<'_, '_> {
     fn source(&mut self, level: Level, at: u64) {
         if self.form.with_source {
             let located = self.lines.places.locate(self.space, level, at);
-            self.lines.source_line(self.tid, located.line);
+            self.lines.sources.show(self.lines.text, self.tid, located.line);
         }
     }
 

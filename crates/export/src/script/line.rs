@@ -2,6 +2,7 @@
 
 use super::counts::Counts;
 use super::places::{self, Places, Space};
+use super::sources::SourceLines;
 use super::{Decode, Sample, blocks, extras, json};
 use perfuse_abi::record::{self, CallchainContext, Decoded, Misc, Record, RecordType, Weight};
 use perfuse_abi::{EventType, Software};
@@ -10,11 +11,10 @@ use perfuse_data::replay::{Formats, callstack, rest_of_chain};
 use perfuse_data::session::{Level, Session};
 use perfuse_data::text::LineBuffer;
 use perfuse_data::{Event, FileRecord};
-use perfuse_profile::{FastMap, Lookup, Placed, Sources, level_of};
+use perfuse_profile::{Lookup, Placed, level_of};
 use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::io::{self, Write};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// How times are printed.
@@ -65,18 +65,16 @@ pub struct LinesOptions {
 
 /// The lines, made one after the other, and held until they are taken.
 pub struct Lines {
-    pub(super) text: LineBuffer,
-    pub(super) places: Places,
-    pub(super) options: LinesOptions,
+    text: LineBuffer,
+    places: Places,
+    options: LinesOptions,
     first_time: Option<u64>,
     last_time: Option<u64>,
     /// Columns of the events' names.
     name_width: usize,
     /// Width of the data sources printed so far.
     source_width: usize,
-    sources: Sources,
-    /// The source line that each thread has shown last.
-    shown: FastMap<u32, (Arc<str>, u32)>,
+    sources: SourceLines,
     counts: Counts,
 }
 
@@ -84,8 +82,7 @@ impl Lines {
     /// No lines yet; `lookup` names places.
     pub fn new(lookup: Lookup, options: LinesOptions) -> Self {
         Lines {
-            sources: Sources::new().sealed(lookup.symbols()),
-            shown: FastMap::default(),
+            sources: SourceLines::new(lookup.symbols()),
             counts: Counts::default(),
             text: LineBuffer::default(),
             places: Places::new(lookup),
@@ -355,7 +352,13 @@ impl Lines {
             extras::instruction(text, fields, found.as_deref());
         }
         if let (Some(form), Some(decode)) = (blocks::Form::of(fields), self.options.decode) {
-            blocks::write(self, one, &space, form, decode);
+            let lines = blocks::Lines {
+                text: &mut self.text,
+                places: &mut self.places,
+                sources: &mut self.sources,
+                most: self.options.max_blocks,
+            };
+            blocks::write(lines, one, &space, form, decode);
         }
         let text = &mut self.text;
         if let (true, Some(address)) = (fields.has(Field::PhysAddr), sample.phys_addr) {
@@ -372,22 +375,8 @@ impl Lines {
         text.push("\n");
         if let (true, Some(address)) = (fields.has(Field::Srccode), sample.ip) {
             let located = self.places.locate(&space, level, address);
-            self.source_line(sample.tid.unwrap_or_default().tid, located.line);
+            self.sources.show(&mut self.text, sample.tid.unwrap_or_default().tid, located.line);
         }
-    }
-
-    /// The text of a source line, unless the thread's last one was the same.
-    pub(super) fn source_line(&mut self, tid: u32, line: Option<(Arc<str>, u32)>) {
-        let Some((file, number)) = line.filter(|line| self.shown.get(&tid) != Some(line)) else { return };
-        let Some(text) = self.sources.text(&file) else { return };
-        let Some(line) = text.bytes(number) else { return };
-        let _ = write!(self.text, "|{number:<8} ");
-        for (index, part) in line.split(|&byte| byte == b'\t').enumerate() {
-            self.text.push(if index == 0 { "" } else { "\t" });
-            self.text.foreign(part);
-        }
-        self.text.push("\n");
-        self.shown.insert(tid, (file, number));
     }
 }
 
