@@ -11,7 +11,7 @@ use crate::recording::{self, FilterArgs, Input, SymbolFiles};
 use crate::term::foreign::{foreign, width};
 use crate::term::out::{say, wants_colours};
 use perfuse_abi::record::{Decoded, Record, RecordType, Sample};
-use perfuse_annotate::{Next, first_instruction};
+use perfuse_annotate::first_instruction;
 use perfuse_data::describe::{self, AskedFields, Field, Fields};
 use perfuse_data::feature::{Feature, FeatureId};
 use perfuse_data::replay::{Filter, Formats, Groups, Replay, Step};
@@ -179,7 +179,7 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
         machine,
         time_of_day,
         stop_at: args.stop_bt.clone(),
-        decode: Some(decode),
+        decode: Some(first_instruction),
         max_blocks: args.max_blocks,
     };
     let mut lines = Lines::new(Lookup::new(symbols, !args.no_demangle), options);
@@ -261,12 +261,6 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
     let of_functions = of_functions.iter().filter_map(|(name, value)| recording::word(name, value));
     passed.none(&args.filter, &of_functions.collect::<Vec<_>>()).into_iter().for_each(say);
     dumps.finish(out)
-}
-
-fn decode(bytes: &[u8], machine: u16, address: u64) -> Option<script::Instruction> {
-    let found = first_instruction(bytes, machine, address)?;
-    let (is_valid, leaves) = (found.next != Next::Unknown, found.next == Next::Elsewhere);
-    Some(script::Instruction { len: found.len, text: found.text, is_valid, leaves })
 }
 
 /// Takes lines that wait when they are much.

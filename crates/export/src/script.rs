@@ -37,18 +37,6 @@ pub struct Sample<'a> {
     pub formats: &'a Formats,
 }
 
-/// An instruction that was taken apart.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Instruction {
-    /// Its bytes.
-    pub len: usize,
-    /// Its text.
-    pub text: String,
-    /// Whether it is one: of others the first byte is shown.
-    pub is_valid: bool,
-    /// Whether it always jumps, calls or returns, so that the one behind it does not run next.
-    pub leaves: bool,
-}
-
-/// The first instruction of code for a machine (a number of the `EM_*` family) at an address.
-pub type Decode = fn(&[u8], u16, u64) -> Option<Instruction>;
+/// The first instruction of code for a machine (a number of the `EM_*` family) at an address: its bytes, its text, and whether it always
+/// jumps, calls or returns, so that the one behind it does not run next; `None` of bytes that are none.
+pub type Decode = fn(&[u8], u16, u64) -> Option<(usize, String, Option<bool>)>;

@@ -51,10 +51,8 @@ pub(crate) fn say(unwinder: &Unwinder) {
     };
     let (cut, all) = (count(Some(End::Stack)), count(None));
     if cut > all / FEW {
-        let more = match unwinder.most_copied() >= MOST {
-            true => "the kernel copies no more",
-            false => "--call-graph dwarf,65528 copies more",
-        };
+        let has_all = unwinder.most_copied() >= MOST;
+        let more = if has_all { "the kernel copies no more" } else { "--call-graph dwarf,65528 copies more" };
         out::say(format_args!(
             "{cut} of {all} stacks are deeper than what was copied of them, and lack their outermost callers; {more}"
         ));

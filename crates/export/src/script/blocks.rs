@@ -157,10 +157,10 @@ impl Walk<'_, '_> {
         text.push("\t");
         let _ = write!(text, "{at:016x}");
         text.push("\t");
-        let found = found.filter(|found| found.instruction.is_valid && found.bytes.len() as u64 <= most);
+        let found = found.filter(|found| found.leaves.is_some() && found.bytes.len() as u64 <= most);
         let before = text.0.len();
         match found {
-            Some(found) if self.form.as_text => text.foreign(&found.instruction.text),
+            Some(found) if self.form.as_text => text.foreign(&found.text),
             Some(found) => {
                 text.push("insn: ");
                 found.bytes.iter().for_each(|byte| _ = write!(text, "{byte:02x} "));
@@ -258,7 +258,7 @@ impl Walk<'_, '_> {
             let at = start.wrapping_add(offset);
             let found = self.instruction(level, at);
             let Some(len) = self.line(at, found.as_deref(), end - start + LONGEST - offset) else { return };
-            if at != ip && found.is_some_and(|found| found.instruction.leaves) {
+            if at != ip && found.is_some_and(|found| found.leaves == Some(true)) {
                 self.lines.text.push("\t... not reaching sample ...\n");
                 return;
             }

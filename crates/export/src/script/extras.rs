@@ -123,6 +123,6 @@ pub(super) fn instruction(text: &mut LineBuffer, fields: &Fields, found: Option<
     }
     if fields.has(Field::Disasm) {
         text.push("\t\t");
-        text.foreign(&found.instruction.text);
+        text.foreign(&found.text);
     }
 }

@@ -1,7 +1,7 @@
 //! The text of places in programs. The text of an address under some maps is made once and copied from
 //! then on: a recording has millions of addresses, and few different ones.
 
-use super::{Decode, Instruction};
+use super::Decode;
 use perfuse_abi::Attr;
 use perfuse_abi::record::Sample;
 use perfuse_data::describe::{Field, Fields};
@@ -43,7 +43,9 @@ pub(super) struct Places {
 /// An instruction with its bytes.
 pub(super) struct Found {
     pub(super) bytes: Vec<u8>,
-    pub(super) instruction: Instruction,
+    pub(super) text: String,
+    /// Whether it always goes elsewhere. `None` of bytes that are no instruction.
+    pub(super) leaves: Option<bool>,
 }
 
 /// Instructions that are kept; then they are read again.
@@ -104,9 +106,9 @@ impl Places {
         }
         let code = self.lookup.code(space.session, space.at, (level, address), LONGEST);
         let read = code.and_then(|(mut bytes, machine, _)| {
-            let instruction = decode(&bytes, machine, address)?;
-            bytes.truncate(instruction.len);
-            Some(Arc::new(Found { bytes, instruction }))
+            let (len, text, leaves) = decode(&bytes, machine, address)?;
+            bytes.truncate(len);
+            Some(Arc::new(Found { bytes, text, leaves }))
         });
         if self.instructions.len() >= MOST_INSTRUCTIONS {
             self.instructions.clear();
