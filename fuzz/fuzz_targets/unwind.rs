@@ -1,4 +1,4 @@
-//! Unwinding tables and stacks from arbitrary bytes: no table makes a caller's search panic or go on for long.
+//! Unwinding tables, code and stacks from arbitrary bytes: neither makes a caller's search panic or go on for long.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -6,7 +6,7 @@ use perfuse_abi::ByteOrder;
 use perfuse_abi::record::{Regs, RegsAbi};
 use perfuse_abi::regs::Arch;
 use perfuse_symbols::UnwindSections;
-use perfuse_unwind::{Registers, Stack, Tables};
+use perfuse_unwind::{Registers, Stack, Tables, caller_by_code};
 
 fuzz_target!(|bytes: &[u8]| {
     let [kind, size, rest @ ..] = bytes else { return };
@@ -19,10 +19,19 @@ fuzz_target!(|bytes: &[u8]| {
         false => sections.eh_frame = table.to_vec(),
     }
     let tables = Tables::new(sections, kind & 4 != 0);
+    let mut read = |at: u64, into: &mut [u8]| {
+        let rest =
+            at.checked_sub(0x7000).and_then(|at| table.get(usize::try_from(at).ok()?..)).unwrap_or_default();
+        let len = rest.len().min(into.len());
+        into[..len].copy_from_slice(&rest[..len]);
+        len
+    };
     let words = [0x7000u64; 33];
     let regs = Regs { abi: RegsAbi::ABI_64, mask: arch.general_mask(), words: words[..].into() };
     let Some(first) = Registers::of(&regs, arch) else { return };
     let stack = Stack { start: 0x7000, bytes: stack, order: ByteOrder::Little };
+    // All registers are 0x7000, the place is one of them.
+    let _ = [true, false].map(|is_exact| caller_by_code(&mut read, &first, &stack, is_exact));
     for place in (0x1000..0x1100).chain([0, 1, u64::MAX]) {
         let (mut registers, mut place) = (first, place);
         for depth in 0..16 {

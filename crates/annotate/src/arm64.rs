@@ -1,6 +1,6 @@
 //! Instructions of arm64, by the crate `yaxpeax-arm`.
 
-use crate::code::{Decoded, Flow, padded};
+use crate::code::{Decoded, Flow, Next, padded};
 use yaxpeax_arch::{Decoder, U8Reader};
 use yaxpeax_arm::armv8::a64::{InstDecoder, Instruction, Opcode, Operand};
 
@@ -11,17 +11,34 @@ pub(crate) fn disassemble(bytes: &[u8], address: u64) -> Vec<Decoded> {
         let address = address.wrapping_add(number as u64 * 4);
         let len = bytes.len();
         let Ok(word) = <[u8; 4]>::try_from(bytes).map(u32::from_le_bytes) else {
-            return Decoded { address, len, text: "(cut off)".to_owned(), target: None };
+            let text = "(cut off)".to_owned();
+            return Decoded { address, len, text, target: None, next: Next::Unknown };
         };
         match decoder.decode(&mut U8Reader::new(bytes)) {
             Ok(instruction) => {
                 let target = target(&instruction, address);
-                Decoded { address, len, text: padded(&text(&instruction, target)), target }
+                let text = padded(&text(&instruction, target));
+                Decoded { address, len, text, target, next: next(&instruction) }
             }
-            Err(_) => Decoded { address, len, text: padded(&format!(".inst {word:#010x}")), target: None },
+            // Processors have instructions that the decoder does not know.
+            Err(_) => {
+                let text = padded(&format!(".inst {word:#010x}"));
+                Decoded { address, len, text, target: None, next: Next::Behind }
+            }
         }
     });
     instructions.collect()
+}
+
+fn next(instruction: &Instruction) -> Next {
+    use Opcode::*;
+    match instruction.opcode {
+        B | BL | BR | BLR | RET | ERET | SVC | BRAA | BRAAZ | BRAB | BRABZ | BLRAA | BLRAAZ | BLRAB
+        | BLRABZ | RETAA | RETAB | ERETAA | ERETAB | RETAASPPC | RETABSPPC | RETAASPPCR | RETABSPPCR => {
+            Next::Elsewhere
+        }
+        _ => Next::Behind,
+    }
 }
 
 /// The address that an instruction names.

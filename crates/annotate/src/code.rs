@@ -52,6 +52,17 @@ pub enum Flow {
     Data,
 }
 
+/// The instruction that runs after another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// The one behind it, or on a condition another one.
+    Behind,
+    /// Another one: it jumps, calls or returns, always.
+    Elsewhere,
+    /// Nobody knows: the bytes are no instruction.
+    Unknown,
+}
+
 /// An instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decoded {
@@ -63,6 +74,8 @@ pub struct Decoded {
     pub text: String,
     /// The address that it names, and what for.
     pub target: Option<(Flow, u64)>,
+    /// Where control goes on.
+    pub next: Next,
 }
 
 /// A mnemonic with room for longer ones, as disassemblers write it.

@@ -1,6 +1,6 @@
 //! Bytes become instructions, of either machine: the decoders are in `x86` and `arm64`.
 
-use crate::code::{Arch, Decoded, MOST_BYTES, Syntax};
+use crate::code::{Arch, Decoded, MOST_BYTES, Next, Syntax};
 use crate::{arm64, x86};
 
 /// The instructions of code that begins at an address: one after the other, without gaps, until the bytes end. Bytes that
@@ -24,11 +24,12 @@ pub fn disassemble(bytes: &[u8], address: u64, arch: Arch, syntax: Syntax) -> Ve
     }
 }
 
-/// The bytes and the text of the first instruction of code for an ELF machine (a number of the `EM_*` family); `None` where there
-/// is none, and for machines whose code is not taken apart.
-pub fn first_instruction(bytes: &[u8], machine: u16, address: u64) -> Option<(usize, String)> {
-    let list = disassemble(bytes, address, Arch::of_elf(machine)?, Syntax::Att);
-    list.into_iter().next().map(|first| (first.len, first.text))
+/// The bytes and the text of the first instruction of code for an ELF machine (a number of the `EM_*` family), and whether control always
+/// goes elsewhere from it, `None` if it is no instruction; `None` where there is none, and for machines whose code is not taken apart.
+pub fn first_instruction(bytes: &[u8], machine: u16, address: u64) -> Option<(usize, String, Option<bool>)> {
+    let first = disassemble(bytes, address, Arch::of_elf(machine)?, Syntax::Att).into_iter().next()?;
+    let leaves = (first.next != Next::Unknown).then_some(first.next == Next::Elsewhere);
+    Some((first.len, first.text, leaves))
 }
 
 #[cfg(test)]

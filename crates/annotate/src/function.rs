@@ -1,7 +1,7 @@
 //! A function with all that is told of it: instructions with costs, lines, inlined calls, and the names of what it jumps to and
 //! calls.
 
-use crate::code::{Arch, Decoded, Flow, MOST_BYTES, Syntax};
+use crate::code::{Arch, Decoded, Flow, MOST_BYTES, Next, Syntax};
 use crate::costs::{Cost, Function};
 use crate::disassemble::disassemble;
 use crate::inlined::{Calls, Frame, InlinedCall};
@@ -168,7 +168,7 @@ pub fn annotate(function: &Function, parts: &Parts<'_>) -> Annotated {
         files: Vec::new(),
     };
     let mut at = 0;
-    for Decoded { address, len, text, target } in decoded {
+    for Decoded { address, len, text, target, .. } in decoded {
         let bytes = code.get(at..at + len).unwrap_or_default().to_vec();
         at += len;
         let target =
@@ -214,6 +214,7 @@ fn decode<'p>(
         len: 0,
         text: String::new(),
         target: None,
+        next: Next::Unknown,
     });
     (places.collect(), &[], None, Some(why))
 }

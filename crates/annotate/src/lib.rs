@@ -20,7 +20,7 @@ pub mod text;
 mod x86;
 
 pub use arrows::Arrows;
-pub use code::{Arch, Decoded, Flow, Syntax};
+pub use code::{Arch, Decoded, Flow, Next, Syntax};
 pub use costs::{Cost, Function, Sampled, Skid};
 pub use disassemble::{disassemble, first_instruction};
 pub use function::{Annotated, Annotator, Instruction, Parts, Target, annotate};

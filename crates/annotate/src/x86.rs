@@ -1,6 +1,6 @@
 //! Instructions of x86, by the crate `iced-x86`.
 
-use crate::code::{Decoded, Flow, Syntax, padded};
+use crate::code::{Decoded, Flow, Next, Syntax, padded};
 use iced_x86::{
     Decoder, DecoderOptions, Formatter, GasFormatter, Instruction, IntelFormatter, Mnemonic, OpKind,
 };
@@ -33,6 +33,7 @@ pub(crate) fn disassemble(bytes: &[u8], address: u64, bits: u32, syntax: Syntax)
             len: end - at,
             text: padded(&text),
             target: target(&instruction),
+            next: next(&instruction),
         });
         at = end;
     }
@@ -53,6 +54,16 @@ fn formatter(syntax: Syntax) -> Box<dyn Formatter> {
     options.set_show_branch_size(false);
     options.set_rip_relative_addresses(true);
     formatter
+}
+
+fn next(instruction: &Instruction) -> Next {
+    use Mnemonic::*;
+    match instruction.mnemonic() {
+        INVALID => Next::Unknown,
+        Jmp | Jmpe | Call | Ret | Retf | Iret | Iretd | Iretq | Syscall | Sysenter | Sysret | Sysretq
+        | Sysexit | Sysexitq | Int | Int1 | Int3 | Into => Next::Elsewhere,
+        _ => Next::Behind,
+    }
 }
 
 /// The address that an instruction names.

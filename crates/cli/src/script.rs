@@ -73,6 +73,9 @@ pub(crate) struct Args {
     /// At most so many frames of a callchain
     #[arg(long, value_name = "N", default_value_t = perfuse_profile::Plan::MAX_STACK)]
     max_stack: usize,
+    /// At most so many blocks of code between branches (brstackinsn)
+    #[arg(long, value_name = "N")]
+    max_blocks: Option<usize>,
     /// Print functions that were inlined into others in callchains (default)
     #[arg(long, hide = true, overrides_with = "no_inline")]
     inline: bool,
@@ -175,6 +178,7 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
         time_of_day,
         stop_at: args.stop_bt.clone(),
         decode: Some(first_instruction),
+        max_blocks: args.max_blocks,
     };
     let mut lines = Lines::new(Lookup::new(symbols, !args.no_demangle), options);
     let mut dumps = Dumps::default();

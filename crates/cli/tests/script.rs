@@ -311,7 +311,6 @@ fn what_perf_has_and_perfuse_has_not_is_refused() -> Outcome {
         ("-s x.py", "--json"),
         ("--dlfilter x.so", "--json"),
         ("--insn-trace", "AUX data"),
-        ("-F brstackinsn", "instructions"),
         ("-F metric", "perfuse stat"),
         ("-F vcpu", "guests"),
     ] {

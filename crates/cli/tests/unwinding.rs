@@ -16,6 +16,9 @@ perfuse_testkit::suite! {
         c_unwound_while_recording,
         rust_unwound_while_recording,
         unwound_by_the_embedded_kernel,
+        c_without_tables_and_frame_pointers,
+        python_with_trampolines,
+        deleted_while_it_is_recorded,
         sealed_and_deleted;
 }
 
@@ -278,6 +281,86 @@ fn unwound_by_the_embedded_kernel() -> Outcome {
     let options = ["-O2", "-fomit-frame-pointer", "-DROUNDS=10000"];
     let folder = compiled("embedded-unwound", ("gcc", "a.c", C), &options)?;
     as_of_copies(&folder, &["--kernel", "embedded"])
+}
+
+/// By what the code is going to do.
+fn c_without_tables_and_frame_pointers() -> Outcome {
+    if !cfg!(target_arch = "x86_64") {
+        return Err(Skip::needs("x86-64", "code of other architectures is not followed"));
+    }
+    let options = [
+        "-O2",
+        "-fomit-frame-pointer",
+        "-fno-asynchronous-unwind-tables",
+        "-fno-unwind-tables",
+        "-DROUNDS=3000",
+    ];
+    as_of_copies(&compiled("c-code", ("gcc", "a.c", C), &options)?, &[])
+}
+
+/// The frames of Python's functions are code that is made at run time, without tables and frame pointers.
+fn python_with_trampolines() -> Outcome {
+    need::events()?;
+    if !cfg!(target_arch = "x86_64") {
+        return Err(Skip::needs("x86-64", "code of other architectures is not followed"));
+    }
+    let folder = scratch("python");
+    let program = "def leaf(n):\n s = 0\n for i in range(n): s += i * 7\n return s\ndef outer(n): return leaf(n) + 1\nfor i in range(6000): outer(300)\n";
+    fs::write(folder.join("a.py"), program).expect("the program");
+    let mut command = Command::new(need::program("python3")?);
+    let command =
+        command.args(["-X", "perf", "-c", "import sys; sys.exit(not sys.is_stack_trampoline_active())"]);
+    done(&command.output().expect("it starts"), "a Python that knows perf")?;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_perfuse"));
+    command.args([
+        "record",
+        "-e",
+        "cpu-clock:u",
+        "-F",
+        "999",
+        "-g",
+        "-o",
+        "data",
+        "--",
+        "python3",
+        "-X",
+        "perf",
+        "a.py",
+    ]);
+    done(&command.env("PERFUSE_CONFIG", "").current_dir(&folder).output().expect("it starts"), "events")?;
+    let all = chains(Path::new(env!("CARGO_BIN_EXE_perfuse")), &folder.join("data"))?;
+    let within: Vec<_> =
+        all.iter().filter(|chain| chain.iter().any(|name| name.starts_with("py::leaf"))).collect();
+    assert!(within.len() > 20, "only {} of {} samples are in leaf", within.len(), all.len());
+    let is_whole = |chain: &&&Vec<String>| {
+        chain.iter().any(|name| name.starts_with("py::outer"))
+            && begins(chain.iter().rev().map(String::as_str))
+    };
+    let whole = within.iter().filter(is_whole).count();
+    let other = within.iter().find(|chain| !is_whole(chain));
+    assert!((whole + 1) * 100 >= within.len() * 99, "{whole} of {}; not {other:?}", within.len());
+    fs::remove_dir_all(&folder).expect("the test's files");
+    Ok(())
+}
+
+/// The file is gone before anything is unwound: the process still has it.
+fn deleted_while_it_is_recorded() -> Outcome {
+    need::events()?;
+    const GONE: &str = r#"
+#include <unistd.h>
+volatile unsigned long sum;
+__attribute__((noinline)) void leaf(int n) { for (int i = 0; i < n; i++) sum += i * 7; }
+__attribute__((noinline)) void outer(void) { leaf(5000); sum++; }
+int main(int c, char **v) { unlink(v[0]); for (int i = 0; i < 20000; i++) outer(); return 0; }
+"#;
+    let folder = compiled("gone", ("gcc", "a.c", GONE), &["-O2", "-fomit-frame-pointer"])?;
+    let file = recorded_here(&folder, "unwound", &[])?;
+    let all = chains(Path::new(env!("CARGO_BIN_EXE_perfuse")), &file)?;
+    // Nobody knows the names of the program's functions any more; those of the C library's start are below them.
+    let whole = all.iter().filter(|chain| chain.iter().any(|name| name.contains("libc_start"))).count();
+    assert!(all.len() > 20 && (whole + 1) * 100 >= all.len() * 98, "{whole} of {}", all.len());
+    fs::remove_dir_all(&folder).expect("the test's files");
+    Ok(())
 }
 
 fn c_without_frame_pointers() -> Outcome {

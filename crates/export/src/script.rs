@@ -5,12 +5,14 @@
 //! [`Lines`] collects them: bring each [`Sample`] as a replay hands it over, and take the text when it is much. Names come from strangers;
 //! what a terminal would obey in them is escaped.
 
+mod blocks;
 mod calls;
 mod counts;
 mod extras;
 mod json;
 mod line;
 mod places;
+mod sources;
 
 pub use calls::{CallLines, CallLinesOptions, Stamp};
 pub use line::{Clock, Lines, LinesOptions, TimeOfDay};
@@ -39,5 +41,6 @@ pub struct Sample<'a> {
     pub formats: &'a Formats,
 }
 
-/// The bytes of the first instruction and its text, of code for a machine (a number of the `EM_*` family) at an address.
-pub type Decode = fn(&[u8], u16, u64) -> Option<(usize, String)>;
+/// The first instruction of code for a machine (a number of the `EM_*` family) at an address: its bytes, its text, and whether it always
+/// jumps, calls or returns, so that the one behind it does not run next; `None` of bytes that are none.
+pub type Decode = fn(&[u8], u16, u64) -> Option<(usize, String, Option<bool>)>;

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+mod code;
 mod frame_pointers;
 mod objects;
 mod recording;
@@ -11,6 +12,7 @@ mod stack;
 mod tables;
 mod unwinder;
 
+pub use code::caller_by_code;
 pub use frame_pointers::FramePointers;
 pub use recording::{Recording, Sums};
 pub use registers::Registers;

@@ -6,6 +6,7 @@ use gimli::{
     CfaRule, Encoding, EndianSlice, EvaluationResult, Expression, Format, FrameDescriptionEntry,
     RegisterRule, RunTimeEndian, UnwindExpression, UnwindTableRow, Value,
 };
+use perfuse_abi::regs::Arch;
 
 /// Steps of an expression: those of real programs have a few.
 const MOST_STEPS: u32 = 1000;
@@ -82,6 +83,23 @@ impl Rule {
             is_signal: fde.is_signal_trampoline(),
             endian,
         })
+    }
+
+    /// Where the frame ends at a register and more, below it the return address; and where in the frame, from its end on, registers are
+    /// saved. `None`: nobody knows where.
+    pub(crate) fn of_code(
+        (register, more): (u16, i64),
+        saved: impl Iterator<Item = (u16, Option<i64>)>,
+    ) -> Self {
+        let return_register = ip(Arch::X86_64);
+        let saved = saved.map(|(register, at)| (register, at.map_or(Saved::Unknown, Saved::At)));
+        Rule {
+            cfa: Place::Register(register, more),
+            registers: saved.chain([(return_register, Saved::At(-8))]).collect(),
+            return_register,
+            is_signal: false,
+            endian: RunTimeEndian::Little,
+        }
     }
 
     /// The registers of the caller. `is_exact` if the thread is at this place, and did not make a call there.

@@ -1,5 +1,6 @@
 //! From the steps of a replay to records with whole callchains.
 
+use crate::code;
 use crate::objects::{Object, Objects};
 use crate::registers::{Registers, address, fp, ip, sp};
 use crate::rules::Rule;
@@ -12,10 +13,15 @@ use perfuse_data::replay::{Step, is_to_be_unwound};
 use perfuse_data::session::{Level, Map, Session};
 use perfuse_symbols::Symbolizer;
 use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 /// Rules that are remembered; then they are looked up again.
 const MOST_RULES: usize = 1 << 18;
+/// Instructions that are followed for each stack in the long run, and at once.
+const FOLLOWED: usize = 4000;
+const MOST_FOLLOWED: usize = 1 << 25;
 /// Mappings that are remembered; then they are looked up again.
 const MOST_MAPS: usize = 1 << 16;
 
@@ -28,7 +34,14 @@ pub struct Unwinder {
     maps: HashMap<(u64, u64), Option<Arc<Object>>>,
     /// By object and address.
     rules: HashMap<(u32, u64), Option<Arc<Rule>>>,
+    /// Of code without tables, by the state of the maps, the address, and the last bits of the registers that frames are counted from.
+    by_code: HashMap<(u64, u64, u64), Option<Arc<Rule>>>,
+    /// Whether an address may be one that is returned to, by the state of the maps.
+    returns: HashMap<(u64, u64), bool>,
+    /// Instructions that may be followed, each a thirtieth of a microsecond: stacks of noise would take any time.
+    budget: usize,
     ends: HashMap<End, u64>,
+    most_copied: usize,
 }
 
 impl Unwinder {
@@ -54,7 +67,11 @@ impl Unwinder {
             most: Self::MOST,
             maps: HashMap::new(),
             rules: HashMap::new(),
+            by_code: HashMap::new(),
+            returns: HashMap::new(),
+            budget: MOST_FOLLOWED,
             ends: HashMap::new(),
+            most_copied: 0,
         }
     }
 
@@ -71,6 +88,11 @@ impl Unwinder {
     /// How many stacks ended in which way.
     pub fn ends(&self) -> impl Iterator<Item = (End, u64)> + '_ {
         self.ends.iter().map(|(&end, &count)| (end, count))
+    }
+
+    /// The most bytes that were copied of a stack.
+    pub fn most_copied(&self) -> usize {
+        self.most_copied
     }
 
     /// The record of a step with the callchain unwound, if it is a sample that is to be. `chain` is room for it.
@@ -107,6 +129,7 @@ impl Unwinder {
         chain.extend(sampled.words.iter());
         chain.push(CallchainContext::USER.0);
         let bytes = sample.stack_user.as_ref().map_or(&[][..], |stack| stack.copied());
+        self.most_copied = self.most_copied.max(bytes.len());
         let stack = Stack { start: registers.sp()?, bytes, order };
         let end = self.walk(session, (tid.pid, tid.tid), registers, &stack, chain);
         *self.ends.entry(end).or_default() += 1;
@@ -134,7 +157,9 @@ impl Unwinder {
         stack: &Stack<'_>,
         chain: &mut Vec<u64>,
     ) -> End {
-        let maps = session.maps_of(pid, tid).id();
+        let space = Space { session, pid, tid, maps: session.maps_of(pid, tid).id() };
+        let maps = space.maps;
+        self.budget = (self.budget + FOLLOWED).min(MOST_FOLLOWED);
         let mut is_exact = true;
         for _ in 0..self.most {
             let Some(at) = registers.ip() else { return End::Unknown };
@@ -152,13 +177,16 @@ impl Unwinder {
                 }
                 _ if found.is_none() && !is_exact => Err(End::NoTable),
                 _ => {
+                    let caller = self.by_code(&space, at, &registers, (stack, is_exact));
                     is_exact = false;
                     // Where code keeps no frame pointer, the register has anything: what is found from known code must be code.
-                    by_frame_pointer(&registers, stack).and_then(|caller| {
-                        let back = caller.ip().map_or(0, |back| back.wrapping_sub(1));
-                        let to = session.resolve(pid, tid, Level::User, back);
-                        let fits = to.map_or(found.is_none(), |to| to.map.may_be_code());
-                        fits.then_some(caller).ok_or(End::NoTable)
+                    caller.unwrap_or_else(|| {
+                        by_frame_pointer(&registers, stack).and_then(|caller| {
+                            let back = caller.ip().map_or(0, |back| back.wrapping_sub(1));
+                            let to = session.resolve(pid, tid, Level::User, back);
+                            let fits = to.map_or(found.is_none(), |to| to.map.may_be_code());
+                            fits.then_some(caller).ok_or(End::NoTable)
+                        })
                     })
                 }
             };
@@ -182,7 +210,85 @@ impl Unwinder {
         rule
     }
 
-    /// The object of a mapping, if it has tables.
+    /// The caller by what the code at an address is going to do; `None` where that tells nothing.
+    fn by_code(
+        &mut self,
+        space: &Space<'_>,
+        at: u64,
+        registers: &Registers,
+        (stack, is_exact): (&Stack<'_>, bool),
+    ) -> Option<Result<Registers, End>> {
+        if registers.arch != Arch::X86_64 {
+            return None;
+        }
+        let low = |number| registers.get(number).map(|value| value & 15);
+        let lowest = low(sp(registers.arch))? << 8 | low(fp(registers.arch)).unwrap_or(0xff);
+        let key = (space.maps, at, lowest << 1 | u64::from(is_exact));
+        let rule = match self.by_code.get(&key) {
+            Some(known) => known.clone(),
+            None => {
+                let mut budget = self.budget;
+                let read = &mut |from, into: &mut [u8]| self.read(space, from, into);
+                let rule = code::rule(read, at, &low, is_exact, &mut budget).map(Arc::new);
+                self.budget = budget;
+                if self.by_code.len() >= MOST_RULES {
+                    self.by_code.clear();
+                }
+                self.by_code.insert(key, rule.clone());
+                rule
+            }
+        };
+        let caller = match rule?.apply(registers, stack, is_exact) {
+            Ok(caller) => caller,
+            // The frame ends where nothing is copied any more.
+            Err(End::Stack) => return Some(Err(End::Stack)),
+            Err(_) => return None,
+        };
+        self.is_return_address(space, caller.ip()?).then_some(Ok(caller))
+    }
+
+    /// Whether an address may be one that is returned to: there is a call before it, or code that a process made, where interpreters put
+    /// other ones.
+    fn is_return_address(&mut self, space: &Space<'_>, back: u64) -> bool {
+        let key = (space.maps, back);
+        if let Some(&known) = self.returns.get(&key) {
+            return known;
+        }
+        let Space { session, pid, tid, maps } = *space;
+        let found = session.resolve(pid, tid, Level::User, back.wrapping_sub(1));
+        let is_made = found.is_some_and(|found| {
+            found.map.may_be_code() && self.object(session, (maps, pid), &found.map).is_none()
+        });
+        let is_one = is_made || {
+            let mut before = [0; 7];
+            let len = self.read(space, back.wrapping_sub(before.len() as u64), &mut before);
+            code::is_call_before(&before[..len])
+        };
+        if self.returns.len() >= MOST_RULES {
+            self.returns.clear();
+        }
+        self.returns.insert(key, is_one);
+        is_one
+    }
+
+    /// Reads code at an address: from the file that is mapped there, or, of a process that runs, from its memory. Tells how many bytes
+    /// there are.
+    fn read(&mut self, space: &Space<'_>, at: u64, into: &mut [u8]) -> usize {
+        let Space { session, pid, tid, maps } = *space;
+        let Some(found) = session.resolve(pid, tid, Level::User, at) else { return 0 };
+        let left = found.map.end.saturating_sub(at).min(into.len() as u64) as usize;
+        let into = &mut into[..left];
+        match self.object(session, (maps, pid), &found.map) {
+            Some(object) => object.code(found.place, into),
+            None if self.objects.are_running() && found.map.may_be_code() => {
+                let memory = File::open(format!("/proc/{pid}/mem"));
+                memory.and_then(|memory| memory.read_at(into, at)).unwrap_or(0)
+            }
+            None => 0,
+        }
+    }
+
+    /// The object of a mapping, if it has tables or code that is followed.
     fn object(&mut self, session: &Session, (maps, pid): (u64, u32), map: &Map) -> Option<Arc<Object>> {
         if let Some(known) = self.maps.get(&(maps, map.start)) {
             return known.clone();
@@ -194,6 +300,16 @@ impl Unwinder {
         self.maps.insert((maps, map.start), object.clone());
         object
     }
+}
+
+/// The memory of a thread's process.
+#[derive(Clone, Copy)]
+struct Space<'s> {
+    session: &'s Session,
+    pid: u32,
+    tid: u32,
+    /// The state of its maps.
+    maps: u64,
 }
 
 /// The caller by the frame pointer.

@@ -5,6 +5,8 @@ use perfuse_data::replay::Step;
 use perfuse_profile::LocalSymbols;
 use perfuse_unwind::{End, Unwinder};
 
+/// The kernel copies no more bytes of a stack, but for some that are not there.
+const MOST: usize = 65_000;
 /// One stack of so many may end too early without a remark.
 const FEW: u64 = 100;
 
@@ -49,9 +51,17 @@ pub(crate) fn say(unwinder: &Unwinder) {
     };
     let (cut, all) = (count(Some(End::Stack)), count(None));
     if cut > all / FEW {
+        let has_all = unwinder.most_copied() >= MOST;
+        let more = if has_all { "the kernel copies no more" } else { "--call-graph dwarf,65528 copies more" };
         out::say(format_args!(
-            "{cut} of {all} stacks are deeper than what was copied of them, and lack their outermost callers; \
-             --call-graph dwarf,65528 copies more"
+            "{cut} of {all} stacks are deeper than what was copied of them, and lack their outermost callers; {more}"
+        ));
+    }
+    let lost: u64 = [End::NoTable, End::Unknown, End::Loop].map(|end| count(Some(end))).iter().sum();
+    if lost > all / FEW {
+        out::say(format_args!(
+            "{lost} of {all} stacks end in code without unwinding tables and frame pointers, and lack their outermost callers; \
+             record --call-graph unwound reads code that a process made, and files before they are gone"
         ));
     }
 }

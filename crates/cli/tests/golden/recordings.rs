@@ -455,6 +455,57 @@ fn branches() -> Vec<u8> {
     making.finish(features)
 }
 
+/// The last branches before each sample, in their order: those that `grind` takes, and such as are not whole, or lie.
+fn blocks() -> Vec<u8> {
+    /// Branches in lists, and the place of the sample.
+    type Walked = (&'static [&'static [(u64, u64)]], u64);
+    const NOWHERE: u64 = 0x1234_5678;
+    const IN_STORE: u64 = 0x400180;
+    const CALLS: &[(u64, u64)] = &[(0x400204, IN_STORE), (0x400182, 0x400140)];
+    const RETURNS: &[(u64, u64)] =
+        &[(0x400155, 0x400145), (0x400159, INSERT), (0x40018a, 0x400209), (0x40020d, 0x4001c0)];
+    const SAMPLES: [Walked; 13] = [
+        (&[CALLS, &[RETURNS[0]], RETURNS, &[(0x4001c0, 0x400140)]], HASH),
+        // At the branch itself, and behind one that is missing: below the sample, and above.
+        (&[&[RETURNS[1], RETURNS[2], RETURNS[3]]], 0x40020d),
+        (&[&[RETURNS[1], RETURNS[2], RETURNS[3]]], HASH),
+        (&[&[RETURNS[1]]], LOOKUP),
+        // An instruction does not end where the branch is said to be.
+        (&[CALLS, &[(0x400148, 0x400140)]], 0x400142),
+        // The kernel's branches are not all there.
+        (&[CALLS, &[(KERNEL + 0x10, KERNEL + 0x20)], &[RETURNS[0]]], HASH),
+        (&[&[(KERNEL + 0x10, HASH)], &[RETURNS[0]]], HASH),
+        // Where no code is, or nothing at all.
+        (&[&[(NOWHERE, NOWHERE + 9)], &[CALLS[1]]], HASH),
+        (&[&[(0, 0), (0, 0)], &[CALLS[1]]], HASH),
+        (&[CALLS, &[(0x400159, NOWHERE)]], HASH),
+        // So much code lies between no two branches.
+        (&[CALLS, &[(0x40_5000, 0x400140)]], HASH),
+        (&[CALLS], 0x40_5000),
+        (&[], HASH),
+    ];
+    let mut attr = attr(EventType::HARDWARE, 0, 100_000, SampleType::BRANCH_STACK);
+    attr.branch_sample_type = BranchSampleType::ANY;
+    let mut making = Making::new(&[event(attr, "cycles", &[1])]);
+    making.start();
+    for (branches, ip) in SAMPLES {
+        let entry = |(number, &(from, to)): (usize, &(u64, u64))| {
+            // Mispredicted, predicted, or neither in a transaction, each of some cycles; the fourth is one that was aborted.
+            let flags = [0x1 | 7 << 4, 0x2 | 3 << 4, 0x4, 0x8 | 2 << 4][number % 4];
+            BranchEntry { from, to, flags: BranchFlags(flags) }
+        };
+        let mut entries: Vec<_> = branches.iter().copied().flatten().enumerate().map(entry).collect();
+        entries.reverse();
+        let stack = BranchStack { hw_idx: None, entries: Seq::from(&entries[..]), counters: None };
+        let mut sample = Sample::default();
+        sample.branch_stack = Some(stack);
+        making.sample(GRIND, &[ip], sample);
+    }
+    let mut features = machine(&["perf", "record", "-b", "./grind"]);
+    features.push(Feature::BranchStack);
+    making.finish(features)
+}
+
 /// Accesses to memory, and how long they took.
 fn memory() -> Vec<u8> {
     let more = SampleType::ADDR | SampleType::DATA_SRC | SampleType::WEIGHT | SampleType::PHYS_ADDR;
@@ -605,6 +656,7 @@ pub(crate) fn all() -> Vec<(&'static str, Vec<u8>)> {
         ("together.data", together()),
         ("group.data", group()),
         ("branches.data", branches()),
+        ("blocks.data", blocks()),
         ("memory.data", memory()),
         ("guest.data", guest()),
         ("tracing.data", tracing()),

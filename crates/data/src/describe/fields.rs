@@ -1,7 +1,7 @@
 //! Which fields the line of a sample has: those of perf for the type of event, or those asked for.
 
 use crate::Event;
-use perfuse_abi::{EventType, SampleType};
+use perfuse_abi::{BranchSampleType, EventType, SampleType};
 use std::fmt;
 use std::str::FromStr;
 
@@ -37,6 +37,9 @@ fields! {
     Brstack = "brstack",
     Brstacksym = "brstacksym",
     Brstackoff = "brstackoff",
+    Brstackinsn = "brstackinsn",
+    Brstackinsnlen = "brstackinsnlen",
+    Brstackdisasm = "brstackdisasm",
     DataSrc = "data_src",
     Weight = "weight",
     BpfOutput = "bpf-output",
@@ -69,19 +72,7 @@ impl Field {
 }
 
 /// Fields of perf that are not printed, and why.
-const REFUSED: [(&str, &str); 6] = [
-    (
-        "brstackinsn",
-        "the instructions between branches are not read; brstack, brstacksym and brstackoff show the branches",
-    ),
-    (
-        "brstackinsnlen",
-        "the instructions between branches are not read; brstack, brstacksym and brstackoff show the branches",
-    ),
-    (
-        "brstackdisasm",
-        "the instructions between branches are not read; brstack, brstacksym and brstackoff show the branches",
-    ),
+const REFUSED: [(&str, &str); 3] = [
     ("metric", "metrics are made by perfuse stat"),
     ("machine_pid", "what happened in guests (perf inject --guest-data) is not told apart"),
     ("vcpu", "what happened in guests (perf inject --guest-data) is not told apart"),
@@ -251,7 +242,7 @@ impl Fields {
         let before = set;
         for &(field, field_name) in ALL.iter().filter(|(field, _)| before.has(*field)) {
             let needed = needs(field);
-            if needed.is_empty() || sample_type.intersects(needed) {
+            if (needed.is_empty() || sample_type.intersects(needed)) && has_all_branches(field, event) {
                 if !is_of_type(field, kind) {
                     set.0 &= !Set::of(&[field]).0;
                 }
@@ -317,7 +308,18 @@ fn needs(field: Field) -> SampleType {
         Field::DataPageSize => SampleType::DATA_PAGE_SIZE,
         Field::CodePageSize => SampleType::CODE_PAGE_SIZE,
         Field::Cgroup => SampleType::CGROUP,
+        Field::Brstackinsn | Field::Brstackinsnlen | Field::Brstackdisasm => SampleType::BRANCH_STACK,
         _ => SampleType::empty(),
+    }
+}
+
+/// Whether an event's samples have every branch that was taken, where a field tells of what ran in between.
+fn has_all_branches(field: Field, event: &Event) -> bool {
+    match field {
+        Field::Brstackinsn | Field::Brstackinsnlen | Field::Brstackdisasm => {
+            event.attr.branch_sample_type.contains(BranchSampleType::ANY)
+        }
+        _ => true,
     }
 }
 
@@ -333,6 +335,7 @@ fn how_to_record(field: Field) -> &'static str {
         Field::DataPageSize => "--data-page-size",
         Field::CodePageSize => "--code-page-size",
         Field::Cgroup => "--all-cgroups",
+        Field::Brstackinsn | Field::Brstackinsnlen | Field::Brstackdisasm => "-b, which takes all branches",
         _ => "the event's defaults",
     }
 }

@@ -1,6 +1,6 @@
 //! Fields that only some recordings have: where data came from, registers, branches, what BPF programs wrote.
 
-use super::places::{self, Instruction, Places, Space};
+use super::places::{self, Found, Places, Space};
 use perfuse_abi::record::{BranchStack, DataSrc, Regs, RegsAbi};
 use perfuse_data::describe::{Field, Fields, registers as names};
 use perfuse_data::session::Level;
@@ -112,7 +112,7 @@ pub(super) fn bpf_output(text: &mut LineBuffer, bytes: &[u8]) {
 }
 
 /// The instruction where the sample was.
-pub(super) fn instruction(text: &mut LineBuffer, fields: &Fields, found: Option<&Instruction>) {
+pub(super) fn instruction(text: &mut LineBuffer, fields: &Fields, found: Option<&Found>) {
     if fields.has(Field::Insnlen) {
         let _ = write!(text, " ilen: {}", found.map_or(0, |found| found.bytes.len()));
     }

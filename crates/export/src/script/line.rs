@@ -2,7 +2,8 @@
 
 use super::counts::Counts;
 use super::places::{self, Places, Space};
-use super::{Decode, Sample, extras, json};
+use super::sources::SourceLines;
+use super::{Decode, Sample, blocks, extras, json};
 use perfuse_abi::record::{self, CallchainContext, Decoded, Misc, Record, RecordType, Weight};
 use perfuse_abi::{EventType, Software};
 use perfuse_data::describe::{self, Field, Fields};
@@ -10,11 +11,10 @@ use perfuse_data::replay::{Formats, callstack, rest_of_chain};
 use perfuse_data::session::{Level, Session};
 use perfuse_data::text::LineBuffer;
 use perfuse_data::{Event, FileRecord};
-use perfuse_profile::{FastMap, Lookup, Placed, Sources, level_of};
+use perfuse_profile::{Lookup, Placed, level_of};
 use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::io::{self, Write};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// How times are printed.
@@ -59,6 +59,8 @@ pub struct LinesOptions {
     pub stop_at: Vec<String>,
     /// Takes the first instruction of code apart; without it, fields that tell of it are left out.
     pub decode: Option<Decode>,
+    /// Show at most so many of the blocks of code that ran between a sample's branches.
+    pub max_blocks: Option<usize>,
 }
 
 /// The lines, made one after the other, and held until they are taken.
@@ -72,9 +74,7 @@ pub struct Lines {
     name_width: usize,
     /// Width of the data sources printed so far.
     source_width: usize,
-    sources: Sources,
-    /// The source line that each thread has shown last.
-    shown: FastMap<u32, (Arc<str>, u32)>,
+    sources: SourceLines,
     counts: Counts,
 }
 
@@ -82,8 +82,7 @@ impl Lines {
     /// No lines yet; `lookup` names places.
     pub fn new(lookup: Lookup, options: LinesOptions) -> Self {
         Lines {
-            sources: Sources::new().sealed(lookup.symbols()),
-            shown: FastMap::default(),
+            sources: SourceLines::new(lookup.symbols()),
             counts: Counts::default(),
             text: LineBuffer::default(),
             places: Places::new(lookup),
@@ -352,6 +351,16 @@ impl Lines {
             let found = options.decode.and_then(|decode| places.instruction(&space, level, address, decode));
             extras::instruction(text, fields, found.as_deref());
         }
+        if let (Some(form), Some(decode)) = (blocks::Form::of(fields), self.options.decode) {
+            let lines = blocks::Lines {
+                text: &mut self.text,
+                places: &mut self.places,
+                sources: &mut self.sources,
+                most: self.options.max_blocks,
+            };
+            blocks::write(lines, one, &space, form, decode);
+        }
+        let text = &mut self.text;
         if let (true, Some(address)) = (fields.has(Field::PhysAddr), sample.phys_addr) {
             text.hex(address, 16);
         }
@@ -366,22 +375,8 @@ impl Lines {
         text.push("\n");
         if let (true, Some(address)) = (fields.has(Field::Srccode), sample.ip) {
             let located = self.places.locate(&space, level, address);
-            self.source_line(sample.tid.unwrap_or_default().tid, located.line);
+            self.sources.show(&mut self.text, sample.tid.unwrap_or_default().tid, located.line);
         }
-    }
-
-    /// The text of a source line, unless the thread's last one was the same.
-    fn source_line(&mut self, tid: u32, line: Option<(Arc<str>, u32)>) {
-        let Some((file, number)) = line.filter(|line| self.shown.get(&tid) != Some(line)) else { return };
-        let Some(text) = self.sources.text(&file) else { return };
-        let Some(line) = text.bytes(number) else { return };
-        let _ = write!(self.text, "|{number:<8} ");
-        for (index, part) in line.split(|&byte| byte == b'\t').enumerate() {
-            self.text.push(if index == 0 { "" } else { "\t" });
-            self.text.foreign(part);
-        }
-        self.text.push("\n");
-        self.shown.insert(tid, (file, number));
     }
 }
 

@@ -37,19 +37,21 @@ pub(super) struct Places {
     pub(super) lookup: Lookup,
     caches: [Cache; STYLES],
     /// By the state of the maps, and address.
-    instructions: FastMap<(u64, u64), Option<Arc<Instruction>>>,
+    instructions: FastMap<(u64, u64), Option<Arc<Found>>>,
 }
 
-/// An instruction: its bytes and its text.
-pub(super) struct Instruction {
+/// An instruction with its bytes.
+pub(super) struct Found {
     pub(super) bytes: Vec<u8>,
     pub(super) text: String,
+    /// Whether it always goes elsewhere. `None` of bytes that are no instruction.
+    pub(super) leaves: Option<bool>,
 }
 
 /// Instructions that are kept; then they are read again.
 const MOST_INSTRUCTIONS: usize = 1 << 16;
 /// No instruction has more bytes.
-const LONGEST: u64 = 15;
+pub(super) const LONGEST: u64 = 15;
 
 #[derive(Default)]
 struct Cache {
@@ -97,16 +99,16 @@ impl Places {
         level: Level,
         address: u64,
         decode: Decode,
-    ) -> Option<Arc<Instruction>> {
+    ) -> Option<Arc<Found>> {
         let key = (space.key(level), address);
         if let Some(known) = self.instructions.get(&key) {
             return known.clone();
         }
         let code = self.lookup.code(space.session, space.at, (level, address), LONGEST);
         let read = code.and_then(|(mut bytes, machine, _)| {
-            let (len, text) = decode(&bytes, machine, address)?;
+            let (len, text, leaves) = decode(&bytes, machine, address)?;
             bytes.truncate(len);
-            Some(Arc::new(Instruction { bytes, text }))
+            Some(Arc::new(Found { bytes, text, leaves }))
         });
         if self.instructions.len() >= MOST_INSTRUCTIONS {
             self.instructions.clear();
@@ -213,7 +215,7 @@ fn write(text: &mut LineBuffer, lookup: &Lookup, located: &Placed, style: usize)
         }
         text.push(")");
     }
-    source_line(text, lookup, located, style, located.line.as_ref());
+    source_line_of(text, lookup, located, style, located.line.as_ref());
 }
 
 /// An address of the kernel is none of a program's.
@@ -240,22 +242,31 @@ fn inlined(
             text.hex(located.offset, 0);
         }
     }
-    source_line(text, lookup, located, style, line);
+    source_line_of(text, lookup, located, style, line);
     text.push(" (inlined)\n");
 }
 
-/// The line of a place, without the folders of its file; where it is not known, the object and the address in it.
-fn source_line(
+/// The source line of a place below it, if it is to be shown.
+fn source_line_of(
     text: &mut LineBuffer,
     lookup: &Lookup,
     located: &Placed,
     style: usize,
     line: Option<&(Arc<str>, u32)>,
 ) {
-    if style & LINE == 0 || located.object == 0 {
-        return;
+    if style & LINE != 0 && located.object != 0 {
+        text.push("\n  ");
+        source_line(text, lookup, located, line);
     }
-    text.push("\n  ");
+}
+
+/// The line of a place, without the folders of its file; where it is not known, the object and the address in it.
+pub(super) fn source_line(
+    text: &mut LineBuffer,
+    lookup: &Lookup,
+    located: &Placed,
+    line: Option<&(Arc<str>, u32)>,
+) {
     match line {
         Some((file, line)) => {
             text.foreign(file.rsplit('/').next().unwrap_or(file));

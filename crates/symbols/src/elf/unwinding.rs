@@ -61,6 +61,11 @@ impl Elf {
         })
     }
 
+    /// Whether it has unwinding tables for debuggers, `.debug_frame`.
+    pub fn has_debug_frame(&self) -> bool {
+        self.debug_section(".debug_frame").is_some_and(|section| section.kind != elf::SHT_NOBITS)
+    }
+
     /// Whether it is a program in Go: those have a table of their functions of their own.
     pub fn is_go(&self) -> bool {
         self.sections.iter().any(|section| self.name_of(section).ends_with(b".gopclntab"))
