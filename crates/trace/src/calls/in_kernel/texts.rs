@@ -347,12 +347,19 @@ impl CallTexts {
         }
         let known = self.next.get(&tid).copied();
         let (expected, around) = known.map_or((0, AT_FIRST), |expected| (expected, AROUND));
-        // The one that is expected, then those after it and before it.
-        let near = (0..around).flat_map(|far| [expected.wrapping_add(far), expected.wrapping_sub(far + 1)]);
-        for place in near {
+        let key = |place: u64, index: u32| {
+            [tid, ((place % PLACES) as u32) << 2 | index].map(u32::to_ne_bytes).concat()
+        };
+        // The one that is expected, then those after it and before it; then those of that time.
+        let near = |place: u64, around: u64| {
+            (0..around).flat_map(move |far| [place.wrapping_add(far), place.wrapping_sub(far + 1)])
+        };
+        let (_, index, ..) = texts[0];
+        let far = || of_time(expected, time, &|place| Some(word(&read(&key(place, index))?, 16)));
+        let far = std::iter::once_with(far).flatten().flat_map(|place| near(place, AROUND));
+        for place in near(expected, around).chain(far) {
             let copies = texts.iter().filter_map(|(argument, index, kind, address)| {
-                let key = [tid, ((place % PLACES) as u32) << 2 | index];
-                let copy = read(&key.map(u32::to_ne_bytes).concat())?;
+                let copy = read(&key(place, *index))?;
                 let is_its = word(&copy, 0) == number
                     && word(&copy, 8) == *address
                     && word(&copy, 16).abs_diff(time) < APART_NS;
@@ -372,6 +379,29 @@ impl CallTexts {
     }
 }
 
+/// The last place that was filled up to a time, looked for from another one on: a thread that went to another cpu has its next calls in
+/// another ring, which may be read before.
+fn of_time(from: u64, time: u64, time_at: &dyn Fn(u64) -> Option<u64>) -> Option<u64> {
+    let begun = time_at(from).or_else(|| time_at(from.wrapping_sub(1)))?;
+    let is_later = begun < time;
+    // Whether a place is on the same side of the time as the first one, and not of a turn before.
+    let is_short = |place: u64| {
+        time_at(place).is_some_and(|at| if is_later { (begun..=time).contains(&at) } else { at > time })
+    };
+    let place = |far: u64| if is_later { from.wrapping_add(far) } else { from.wrapping_sub(far) };
+    let (mut near, mut step) = (0, 1);
+    while step < PLACES && is_short(place(near + step)) {
+        (near, step) = (near + step, 2 * step);
+    }
+    while step > 1 {
+        step /= 2;
+        if is_short(place(near + step)) {
+            near += step;
+        }
+    }
+    Some(place(near))
+}
+
 /// The text of a copy.
 fn text_of(kind: Argument, copy: &[u8]) -> Option<String> {
     let bytes = copy.get(HEAD..)?.get(..usize::try_from(word(copy, 24)).ok()?)?;
@@ -381,4 +411,31 @@ fn text_of(kind: Argument, copy: &[u8]) -> Option<String> {
     let text = bytes.split(|byte| *byte == 0).next()?;
     let cut = if text.len() + 1 >= LONGEST { "..." } else { "" };
     Some(String::from_utf8_lossy(text).into_owned() + cut)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_found_by_its_time() {
+        // Places 100 to 4999 are filled, one each 10 ns; of one nothing could be copied, and a turn before filled those behind.
+        let time_at = |place: u64| match place {
+            1234 => None,
+            100..5000 => Some(place * 10),
+            5000..8000 => Some(place / 10),
+            _ => None,
+        };
+        for (from, time, found) in [
+            (200, 30_005, 3000),
+            (4000, 2_001, 201),
+            (100, 60_000, 4999),
+            (300, 3_000, 300),
+            (1235, 20_000, 2000),
+        ] {
+            let place = of_time(from, time, &time_at).expect("a place");
+            assert!(place.abs_diff(found) <= 1, "{from} {time}: {place}");
+        }
+        assert_eq!(of_time(20, 5, &time_at), None);
+    }
 }
