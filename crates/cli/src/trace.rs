@@ -125,7 +125,7 @@ pub(crate) struct Args {
     /// At most so many frames of a stack
     #[arg(long, value_name = "FRAMES", default_value_t = perfuse_profile::Plan::MAX_STACK, hide_default_value = true)]
     max_stack: usize,
-    /// What descriptors are, behind them: paths, addresses of sockets
+    /// Paths and addresses of sockets behind descriptors
     #[arg(short = 'y', long = "decode-fds", action = clap::ArgAction::Count)]
     descriptors: u8,
     /// The number of each call, before it
@@ -296,7 +296,7 @@ impl Args {
         self.tid.as_ref().filter(|tid| !["t", "tt"].contains(&tid.as_str()))
     }
 
-    /// What stands for the time before lines. `since` is how much later than by the clock of the recording it is since 1970.
+    /// The form of the time before lines. By the clock of the recording it is `since` nanoseconds earlier than since 1970.
     fn stamp(&self, since: u64) -> Option<Stamp> {
         match (self.tid.as_deref(), self.tells_time) {
             (Some("t"), _) => {

@@ -429,21 +429,23 @@ fn threads_of_a_process_that_runs_already_are_summed_up_and_what_they_start() ->
     let mut trace = Command::new(perfuse());
     let trace =
         trace.args(["trace", "-s", "--json", "-p", &pid]).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let trace = trace.spawn().expect("it starts");
-    // Its programs run, and know the thread, when it has their links and waits.
-    let told = |file: &str| std::fs::read(format!("/proc/{}/{file}", trace.id())).unwrap_or_default();
+    let mut trace = trace.spawn().expect("it starts");
+    let tracer = format!("/proc/{}", trace.id());
+    let told = |file: &str| std::fs::read_to_string(format!("{tracer}/{file}")).unwrap_or_default();
     let has_links = || {
-        let files = std::fs::read_dir(format!("/proc/{}/fd", trace.id())).into_iter().flatten().flatten();
+        let files = std::fs::read_dir(format!("{tracer}/fd")).into_iter().flatten().flatten();
         let mut links = files.filter_map(|file| std::fs::read_link(file.path()).ok());
         links.any(|link| link.to_string_lossy().contains("bpf_link"))
     };
-    // After ten seconds it is taken for ready: where nothing tells, and where it has ended.
-    for _ in 0..1000 {
-        if has_links() && text(&told("wchan")).contains("poll") {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    // Where the kernel does not tell what it waits for, it waits if it sleeps.
+    let waits = || match told("wchan").as_str() {
+        "" | "0" => told("stat").contains(") S "),
+        place => place.contains("poll"),
+    };
+    // Its programs run, and know the thread, when it has their links and waits. One that has ended says why below.
+    perfuse_testkit::wait::until("the programs run", || {
+        has_links() && waits() || trace.try_wait().is_ok_and(|ended| ended.is_some())
+    });
     drop(child.stdin.take().map(|mut input| std::io::Write::write_all(&mut input, b"x")));
     child.wait().expect("its end");
     let output = trace.wait_with_output().expect("its end");

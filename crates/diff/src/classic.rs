@@ -7,7 +7,7 @@ use perfuse_profile::{Key, View};
 /// The looks of the table, by perf's options.
 #[derive(Clone, Debug, Default)]
 pub struct Classic {
-    /// What is computed.
+    /// The computation.
     pub compute: Compute,
     /// Rows stand by the share before (`-o 0`), not by what is computed.
     pub by_baseline: bool,

@@ -48,7 +48,7 @@ pub struct Computed {
     pub periods: [Option<u64>; 2],
     /// Its shares of all in percent, before and after.
     pub percents: [Option<f64>; 2],
-    /// What was computed, which entries that have vanished do not have, and new ones for shares alone.
+    /// The result. Entries that have vanished have none; new ones have it for shares alone.
     pub value: Option<f64>,
 }
 
@@ -111,7 +111,7 @@ pub fn compute(
         (_, Compute::DeltaAbs) => row.value.map(f64::abs),
         _ => row.value,
     };
-    // What has no value comes last, and before that what is new.
+    // Entries without a value come last; of those, new ones come before those that have vanished.
     let place = |row: &Computed| (rank(row).is_none(), row.periods[1].is_none());
     let greatest = |one: &Computed, other: &Computed| match (rank(one), rank(other)) {
         (Some(one), Some(other)) => other.total_cmp(&one),

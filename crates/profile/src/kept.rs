@@ -1,18 +1,19 @@
 //! Profiles of large recordings, kept in files of the user's cache: who opens a recording again sees all of it at once, while it is read.
 
 use crate::profile::Profile;
-use std::fs::Metadata;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What the files are called, before a number.
+/// The beginning of the files' names, before a number.
 const NAME: &str = "profile-";
 /// The form that they have.
 const FORM: &[u8] = b"perfuse kept profile 1\n";
+/// Recordings of so many bytes are worth it: they take longer than a moment to read.
+const LARGE: u64 = 32 << 20;
 /// Bytes of a file at most.
-const MAX_FILE: usize = 64 << 20;
+const MAX_FILE: usize = if cfg!(test) { 1 << 16 } else { 64 << 20 };
 /// Bytes of all files in a folder: the ones that were written first go.
 const MAX_FOLDER: u64 = 256 << 20;
 /// Locations that all stacks of a kept profile have: more would take long to write and to read.
@@ -26,8 +27,11 @@ pub struct KeptProfile {
 }
 
 impl KeptProfile {
-    /// In a folder that is this user's alone. `how` tells all that decides which profile the recording becomes.
-    pub fn of(folder: &Path, recording: &Path, found: &Metadata, how: &str) -> Self {
+    /// In a folder that is this user's alone; nowhere, if the recording is no file, or one that is read in a moment. `how` tells all that
+    /// decides which profile it becomes.
+    pub fn of(folder: &Path, recording: &Path, how: &str) -> Option<Self> {
+        let recording = std::path::absolute(recording).ok()?;
+        let found = recording.metadata().ok().filter(|found| found.is_file() && found.len() >= LARGE)?;
         let mut hasher = DefaultHasher::new();
         (recording, how).hash(&mut hasher);
         let mut facts = FORM.to_vec();
@@ -36,16 +40,18 @@ impl KeptProfile {
             facts.extend(number.to_le_bytes());
         }
         facts.extend_from_slice(how.as_bytes());
-        KeptProfile { file: folder.join(format!("{NAME}{:016x}", hasher.finish())), facts }
+        Some(KeptProfile { file: folder.join(format!("{NAME}{:016x}", hasher.finish())), facts })
     }
 
     /// The profile, if one is kept: its functions are told apart as they were then. Without the times of its samples where these
     /// were too many.
     pub fn read(&self) -> Option<Profile> {
-        let file = perfuse_files::open_private(&self.file).ok()?;
+        let mut file = perfuse_files::open_private(&self.file).ok()?;
+        let mut facts = vec![0; self.facts.len()];
+        file.read_exact(&mut facts).ok().filter(|()| facts == self.facts)?;
         let mut bytes = Vec::new();
-        file.take((MAX_FILE + self.facts.len()) as u64).read_to_end(&mut bytes).ok()?;
-        Profile::load(bytes.strip_prefix(&self.facts[..])?).ok()
+        file.take(MAX_FILE as u64).read_to_end(&mut bytes).ok()?;
+        Profile::load(&bytes).ok()
     }
 
     /// Keeps a profile, unless it is too large. Times of its samples are left out where they make it so.
@@ -101,9 +107,13 @@ mod tests {
         let _ = fs::remove_dir_all(&folder);
         fs::DirBuilder::new().mode(0o700).create(&folder).expect("a folder");
         let recording = folder.join("perf.data");
-        fs::write(&recording, "text").expect("written");
-        let kept =
-            |how: &str| KeptProfile::of(&folder, &recording, &fs::metadata(&recording).expect("a file"), how);
+        let written =
+            |bytes| fs::File::create(&recording).and_then(|file| file.set_len(bytes)).expect("a file");
+        let kept = |how: &str| KeptProfile::of(&folder, &recording, how).expect("a large one");
+        written(LARGE - 1);
+        assert!(KeptProfile::of(&folder, &recording, "one way").is_none());
+        assert!(KeptProfile::of(&folder, &folder, "one way").is_none());
+        written(LARGE);
         let mut plan = Plan::new(&[]);
         plan.times = true;
         let (mut collector, session, attr) = (Collector::new(plan), Session::new(), Attr::default());
@@ -120,11 +130,11 @@ mod tests {
         };
         assert_eq!(saved(&kept("one way").read().expect("it is kept")), saved(&profile));
         assert!(kept("another way").read().is_none());
-        fs::write(&recording, "other text").expect("written");
+        written(LARGE + 1);
         assert!(kept("one way").read().is_none(), "the recording is another now");
         // Many times are left out.
         let time = profile.times[0];
-        profile.times.resize(MAX_FILE / 3, time);
+        profile.times.resize(MAX_FILE, time);
         kept("one way").write(&profile).expect("kept");
         let read = kept("one way").read().expect("it is kept");
         assert_eq!((read.times.len(), read.rows.len()), (0, 1));

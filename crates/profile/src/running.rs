@@ -10,7 +10,7 @@ const MOST: usize = 4096;
 /// The threads that run. There are never more than cpus: whoever has been running for longest makes room, as records may be lost.
 #[derive(Clone, Debug)]
 pub struct Running {
-    /// Who came last is the last.
+    /// The thread that came last is the last.
     tids: VecDeque<u32>,
     cpus: usize,
 }
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
     use perfuse_abi::record::{Sample, SampleId, Task, Tid};
 
-    /// What is known after records in short: `+7` and `-7` are switches of a thread, `!7` is its end, `7` its sample.
+    /// The count after records in short: `+7` and `-7` are switches of a thread, `!7` is its end, `7` its sample.
     fn count(cpus: usize, records: &str) -> u32 {
         let mut running = Running::new(cpus);
         for word in records.split_whitespace() {

@@ -42,7 +42,7 @@ impl Texts {
     }
 }
 
-/// What a process has, now: the path of a descriptor, or of the folder that it works in.
+/// The path of a descriptor of a process, or of the folder that it works in, as it is now.
 pub fn look_at_process(pid: u32, looked: Looked) -> Option<String> {
     let link = match looked {
         Looked::Descriptor(number) => format!("/proc/{pid}/fd/{number}"),

@@ -151,9 +151,9 @@ pub enum Statistic {
     Max,
     /// The median.
     P50,
-    /// What 9 of 10 are not above.
+    /// The number that 9 of 10 are not above.
     P90,
-    /// What 99 of 100 are not above.
+    /// The number that 99 of 100 are not above.
     P99,
     /// How many lie in each power of two.
     Hist,
@@ -192,7 +192,7 @@ impl Statistic {
         Statistic::ALL.iter().find(|(_, what)| *what == self).map_or("", |(name, _)| name)
     }
 
-    /// What it is of numbers; of a histogram, how many there are.
+    /// Its value for these numbers; for a histogram, how many there are.
     pub fn value(self, row: &Distribution) -> f64 {
         let number = |value: Option<i128>| value.map_or(0.0, |value| value as f64);
         match self {

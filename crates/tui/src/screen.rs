@@ -44,7 +44,7 @@ pub enum Loading {
     Percent(u8),
     /// The samples that came first.
     Part(Arc<(Profile, Frames)>),
-    /// What it was when it was read before.
+    /// The profile that it was when it was read before.
     Before(Arc<(Profile, Frames)>),
     /// All of it.
     All(Arc<(Profile, Frames)>),

@@ -36,7 +36,7 @@ pub(crate) type Read<'r> = dyn FnMut(u64, &mut [u8]) -> usize + 'r;
 /// tells nothing: it jumps by a register, or ways do not agree. `read` reads code at an address into a buffer, and tells how many bytes
 /// there are; `is_exact` if the thread is at its place, and did not make a call before it.
 ///
-/// Who calls this should look whether there is a call before the place of the caller: code may do what no compiler makes.
+/// Callers should look whether there is a call before the place that it gives: code may do things that no compiler makes it do.
 ///
 /// ```
 /// use perfuse_abi::{ByteOrder, record::{Regs, RegsAbi}, regs::Arch};
@@ -85,7 +85,7 @@ impl Value {
     }
 }
 
-/// What is known on a way.
+/// Facts that are known on a way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct State {
     sp: Option<Value>,
@@ -224,7 +224,7 @@ enum Next {
 }
 
 impl State {
-    /// What two ways do not agree about is not known.
+    /// Facts about which two ways do not agree are not known.
     fn agree(&mut self, other: &State) {
         for (mine, theirs) in self.saved.iter_mut().zip(&other.saved) {
             if mine != theirs {
@@ -328,7 +328,7 @@ impl State {
                 // Functions use a register only after they have saved it: the last value that is read is the caller's.
                 *saved = match (from, put) {
                     (Some(from), Some((to, before))) if to == from => before,
-                    // What was taken off the stack is something else's by now.
+                    // The place on the stack belongs to something else by now.
                     (Some(from), _) if from.of == self.highest.of && from.more < self.highest.more => {
                         Some(None)
                     }
@@ -508,7 +508,7 @@ mod tests {
         for code in [&[0xff, 0xe0][..], &[0xeb, 0xfe], &[0xf4], &[]] {
             assert_eq!(caller(code, 0, 0x28), Err(None), "{code:x?}");
         }
-        // What is not copied of the stack is told.
+        // The end of the copy of the stack is told.
         assert_eq!(caller(&[0x48, 0x81, 0xc4, 0, 0x10, 0, 0, 0xc3], 0, 0x28), Err(Some(End::Stack)));
     }
 

@@ -157,7 +157,7 @@ impl Recording {
                 return;
             };
             let len = usize::from(raw.header.size);
-            self.wait(&both[..len]);
+            self.wait(&raw, &both[..len]);
             rest = &second[len - begun.len()..];
         }
         self.broken += self.take_whole(rest).len() as u64;
@@ -166,21 +166,20 @@ impl Recording {
     /// Takes the whole records that these bytes begin with, and gives the rest.
     fn take_whole<'b>(&mut self, mut bytes: &'b [u8]) -> &'b [u8] {
         while let Ok((raw, rest)) = RawRecord::split(bytes, ByteOrder::NATIVE) {
-            self.wait(&bytes[..raw.header.size.into()]);
+            self.wait(&raw, &bytes[..raw.header.size.into()]);
             bytes = rest;
         }
         bytes
     }
 
     /// Has a record wait. Of a copy of a stack only what was copied is kept: the room that was left for it is many times larger.
-    fn wait(&mut self, bytes: &[u8]) {
-        let Ok((raw, _)) = RawRecord::split(bytes, ByteOrder::NATIVE) else { return };
-        let event = event_of(&self.events, self.first, &raw);
-        let time = event.and_then(|event| event.comes.time_of(&raw));
+    fn wait(&mut self, raw: &RawRecord<'_>, bytes: &[u8]) {
+        let event = event_of(&self.events, self.first, raw);
+        let time = event.and_then(|event| event.comes.time_of(raw));
         let waiting = &mut self.waiting;
         let start = waiting.bytes.len();
-        let is_kept = event.filter(|event| event.most > 0 && raw.header.kind == RecordType::SAMPLE);
-        if is_kept.and_then(|event| shortened(&raw, &event, &mut waiting.bytes)).is_none() {
+        let unwound = event.filter(|event| event.most > 0 && raw.header.kind == RecordType::SAMPLE);
+        if unwound.and_then(|event| shortened(raw, &event, &mut waiting.bytes)).is_none() {
             waiting.bytes.truncate(start);
             waiting.bytes.extend_from_slice(bytes);
         }

@@ -22,6 +22,8 @@ const MOST_RULES: usize = 1 << 18;
 /// Instructions that are followed for each stack in the long run, and at once.
 const FOLLOWED: usize = 4000;
 const MOST_FOLLOWED: usize = 1 << 25;
+/// The size of a page of x86-64, whose code alone is followed.
+const PAGE_BYTES: usize = 4096;
 /// Mappings that are remembered; then they are looked up again.
 const MOST_MAPS: usize = 1 << 16;
 
@@ -281,8 +283,10 @@ impl Unwinder {
         match self.object(session, (maps, pid), &found.map) {
             Some(object) => object.code(found.place, into),
             None if self.objects.are_running() && found.map.may_be_code() => {
+                // Pages that are not there may be filled by somebody who never does: nobody waits for him.
+                let there = perfuse_proc::read::bytes_at_hand(pid, at, into.len(), false, PAGE_BYTES);
                 let memory = File::open(format!("/proc/{pid}/mem"));
-                memory.and_then(|memory| memory.read_at(into, at)).unwrap_or(0)
+                memory.and_then(|memory| memory.read_at(&mut into[..there], at)).unwrap_or(0)
             }
             None => 0,
         }

@@ -18,9 +18,6 @@ use std::time::{Duration, Instant};
 /// Samples that are read in this time are shown before all others have been read.
 const FIRST: Duration = Duration::from_millis(100);
 
-/// The profile of a recording of so many bytes is kept: it takes longer than a moment to read.
-const LARGE: u64 = 32 << 20;
-
 /// Whether the report is shown on the terminal: where it was asked for, or nothing else was and there is one.
 ///
 /// # Errors
@@ -111,10 +108,8 @@ fn load(args: &Args, sender: &Sender<Loading>) -> Result<()> {
 
 /// Where the profile of the recording is kept, if it is a large one.
 fn place(args: &Args) -> Option<KeptProfile> {
-    let path = std::path::absolute(args.input.path()).ok()?;
-    let found = path.metadata().ok().filter(|found| found.is_file() && found.len() >= LARGE)?;
     let how = format!("{} {args:?}", env!("CARGO_PKG_VERSION"));
-    Some(KeptProfile::of(&recording::cache()?, &path, &found, &how))
+    KeptProfile::of(&recording::cache()?, args.input.path(), &how)
 }
 
 /// Hands all of the recording on, or fails where nothing of it is left to show.

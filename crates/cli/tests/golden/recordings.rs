@@ -180,6 +180,19 @@ impl Making {
         unreachable!("the number is below the sum")
     }
 
+    /// A sample of `grind` with its last branches, the newest first.
+    fn branches(&mut self, ip: u64, entries: &[BranchEntry]) {
+        let mut sample = Sample::default();
+        sample.branch_stack = Some(BranchStack { hw_idx: None, entries: Seq::from(entries), counters: None });
+        self.sample(GRIND, &[ip], sample);
+    }
+
+    fn finish_with_branches(self) -> Vec<u8> {
+        let mut features = machine(&["perf", "record", "-b", "./grind"]);
+        features.push(Feature::BranchStack);
+        self.finish(features)
+    }
+
     fn finish(mut self, mut features: Vec<Feature<'_>>) -> Vec<u8> {
         self.tool(Tool::FinishedRound);
         let end = SampleTime { first_ns: 5_000_000_000, last_ns: self.time };
@@ -444,15 +457,10 @@ fn branches() -> Vec<u8> {
             let flags = BranchFlags(if missed { 1 } else { 2 } | (1 + making.next(20)) << 4);
             entries.push(BranchEntry { from, to, flags });
         }
-        let stack = BranchStack { hw_idx: None, entries: Seq::from(&entries[..]), counters: None };
         let ip = [HASH, INSERT][making.next(2) as usize];
-        let mut sample = Sample::default();
-        sample.branch_stack = Some(stack);
-        making.sample(GRIND, &[ip], sample);
+        making.branches(ip, &entries);
     }
-    let mut features = machine(&["perf", "record", "-b", "./grind"]);
-    features.push(Feature::BranchStack);
-    making.finish(features)
+    making.finish_with_branches()
 }
 
 /// The last branches before each sample, in their order: those that `grind` takes, and such as are not whole, or lie.
@@ -496,14 +504,9 @@ fn blocks() -> Vec<u8> {
         };
         let mut entries: Vec<_> = branches.iter().copied().flatten().enumerate().map(entry).collect();
         entries.reverse();
-        let stack = BranchStack { hw_idx: None, entries: Seq::from(&entries[..]), counters: None };
-        let mut sample = Sample::default();
-        sample.branch_stack = Some(stack);
-        making.sample(GRIND, &[ip], sample);
+        making.branches(ip, &entries);
     }
-    let mut features = machine(&["perf", "record", "-b", "./grind"]);
-    features.push(Feature::BranchStack);
-    making.finish(features)
+    making.finish_with_branches()
 }
 
 /// Accesses to memory, and how long they took.

@@ -46,8 +46,8 @@ pub struct Traced {
     question: Question,
     table: &'static Calls,
     calls: CallReplay,
-    /// The question for each call by its number, and for each other event; nothing where it lacks a field.
-    asked: HashMap<(bool, u64), Option<Arc<Asked>>>,
+    /// The question for each call by its number, and for each other event by its type and config; nothing where it lacks a field.
+    asked: HashMap<(Option<u32>, u64), Option<Arc<Asked>>>,
     refused: Option<ExprError>,
     texts: Option<TextsOf>,
     descriptors: Option<Descriptors>,
@@ -65,7 +65,7 @@ impl fmt::Debug for Traced {
 }
 
 impl Traced {
-    /// What is wanted of calls by this table, as far as the condition of the question holds.
+    /// The calls of this table and the events that are wanted, as far as the condition of the question holds.
     ///
     /// # Errors
     ///
@@ -199,7 +199,7 @@ impl Traced {
         let text = |index| texts.iter().find(|(place, _)| *place == index).map(|(_, text)| text.clone());
         let table = self.table;
         let record = CallRecord { call, calls: table, comm: comm.unwrap_or_default(), text: &text };
-        let Some(asked) = self.asked((false, call.number), |question| {
+        let Some(asked) = self.asked((None, call.number), |question| {
             question.bind(&Schema::of_extras(&call_schema(table.get(call.number))))
         }) else {
             return Ok(());
@@ -217,7 +217,7 @@ impl Traced {
         let texts = [SampleField::Comm, SampleField::Event];
         let (fields, extras) = sample_fields(event.attr.sample_type, &texts);
         let format = step.formats.get(event.attr.config).map(|(_, format)| format);
-        let kind = (true, event.attr.config << 3 ^ u64::from(event.attr.type_.0));
+        let kind = (Some(event.attr.type_.0), event.attr.config);
         let Some(asked) = self.asked(kind, |question| question.bind(&Schema { format, extras: &extras }))
         else {
             return Ok(());
@@ -246,7 +246,7 @@ impl Traced {
     /// The question for calls or events of a kind.
     fn asked(
         &mut self,
-        kind: (bool, u64),
+        kind: (Option<u32>, u64),
         bind: impl FnOnce(&Question) -> Result<Asked, ExprError>,
     ) -> Option<Arc<Asked>> {
         let Traced { asked, question, refused, .. } = self;

@@ -70,7 +70,7 @@ pub(super) fn write(lines: Lines<'_>, one: &Sample<'_>, space: &Space<'_>, form:
         index -= 1;
         let start = entries[index + 1].to;
         let mut block = walk.block(start, entries[index].from);
-        // What the kernel did may be left out of the records: then the branch back is the next one.
+        // The processor may leave out the branches of the kernel: then the branch back from it is the next one.
         if matches!(block, Err(NoBlock::Crosses)) && index > 0 {
             index -= 1;
             block = walk.block(start, entries[index].from);

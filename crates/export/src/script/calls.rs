@@ -49,8 +49,9 @@ pub struct CallLinesOptions {
 /// The lines, made one after the other, and held until they are taken.
 pub struct CallLines {
     options: CallLinesOptions,
-    /// Names places.
+    /// Names places, by these fields.
     places: Lines,
+    of_place: Option<AskedFields>,
     /// The first thread: others are told from it.
     first: Option<u32>,
     begin: Option<u64>,
@@ -62,7 +63,8 @@ impl CallLines {
     pub fn new(lookup: Lookup, options: CallLinesOptions) -> Self {
         let (max_stack, machine) = (options.max_stack, options.machine.clone());
         let places = Lines::new(lookup, LinesOptions { max_stack, machine, ..LinesOptions::default() });
-        CallLines { options, places, first: None, begin: None, text: String::new() }
+        let of_place = "ip,sym,symoff,dso".parse().ok();
+        CallLines { options, places, of_place, first: None, begin: None, text: String::new() }
     }
 
     /// Hands over the lines that wait, if they are this many bytes, and forgets them.
@@ -117,7 +119,7 @@ impl CallLines {
         let _ = writeln!(self.text, "{}", Value::Object(object));
     }
 
-    /// What the format of a tracepoint says; of other events, where they happened.
+    /// A sample in the words of its tracepoint's format; of other events, where they happened.
     fn of_sample(&mut self, traced: &TracedSample<'_>, step: &Step<'_>) -> String {
         let TracedSample { event, sample, .. } = *traced;
         let raw = sample.raw.as_ref().map_or(&[][..], |raw| raw.as_bytes());
@@ -131,8 +133,8 @@ impl CallLines {
 
     /// The place of a sample, or its stack.
     fn place(&mut self, (event, sample): (&Event, &Sample<'_>), step: &Step<'_>, is_deep: bool) -> String {
-        let asked = "ip,sym,symoff,dso".parse::<AskedFields>();
-        let fields = asked.ok().and_then(|asked| Fields::of(event, String::new(), &[asked], is_deep).ok());
+        let asked = self.of_place.as_ref().map(std::slice::from_ref);
+        let fields = asked.and_then(|asked| Fields::of(event, String::new(), asked, is_deep).ok());
         let (Some(fields), Some(decoded)) = (fields, step.decoded) else { return String::new() };
         let (session, formats) = (step.session, step.formats);
         self.places.sample(&super::Sample {

@@ -43,7 +43,7 @@ pub(crate) struct Paths<'p> {
     source: Source<'p>,
     /// Frames have lower numbers than this.
     frames: u32,
-    /// What each weighs, if that is not the weight of its row.
+    /// The weight of each, if that is not the weight of its row.
     weights: Option<Vec<u64>>,
 }
 
@@ -73,7 +73,7 @@ impl<'p> Paths<'p> {
         &self.rows[self.list[stack as usize].row as usize]
     }
 
-    /// What a stack weighs.
+    /// The weight of a stack.
     #[inline]
     pub(crate) fn weight(&self, stack: u32) -> u64 {
         self.weights.as_ref().map_or_else(|| self.row(stack).weight, |weights| weights[stack as usize])

@@ -26,7 +26,7 @@ const IN_REGISTERS: u64 = 16;
 pub struct FunctionValue {
     /// Which of the words that are passed to the function it begins with; nothing for what the function returns.
     pub word: Option<usize>,
-    /// What is loaded then, one after the other: each from so many bytes behind the address so far.
+    /// The loads that follow, one after the other: each is from so many bytes behind the address so far.
     pub loads: Vec<u64>,
     /// The kind of the last.
     pub kind: ValueKind,
@@ -279,7 +279,7 @@ impl<R: Reader> Types<'_, R> {
             }
         };
         let mut loads = Vec::new();
-        // What is meant lies so many bytes behind the address so far.
+        // The value lies so many bytes behind the address so far.
         let mut behind: Option<u64> = None;
         for name in parts {
             if let Type::Pointer(to) = type_ {

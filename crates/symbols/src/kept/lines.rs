@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// What files of answers are called, before a number.
+/// The beginning of the names of files of answers, before a number.
 const NAME: &str = "lines-";
 /// The form that they have.
 const FORM: &[u8] = b"perfuse lines 1\n";

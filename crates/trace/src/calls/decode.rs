@@ -67,8 +67,7 @@ pub(super) fn behind(out: &mut String, path: &str) {
     out.push('<');
     for c in path.chars() {
         let _ = match c {
-            '<' | '>' => write!(out, "\\{:o}", u32::from(c)),
-            c if c.is_control() => write!(out, "\\{:o}", u32::from(c)),
+            c if c.is_control() || matches!(c, '<' | '>') => write!(out, "\\{:o}", u32::from(c)),
             c => write!(out, "{c}"),
         };
     }

@@ -1,7 +1,7 @@
-//! What the descriptors of processes are, as their calls tell it: paths of files that they opened, addresses of sockets, copies.
+//! Descriptors of processes, as their calls tell of them: paths of files that they opened, addresses of sockets, copies.
 //!
-//! What no call tells (descriptors that were there before, pipes) is looked for when it is first wanted, which is a moment later than
-//! the call; what has been closed by then stays a number.
+//! Those that no call tells of (pipes, and such as were there before) are looked for when they are first wanted, which is a moment later
+//! than the call; a descriptor that has been closed by then stays a number.
 
 use super::join::Call;
 use super::line::RETURNED;
@@ -23,10 +23,10 @@ const DUP_CLOSES: u64 = 1030;
 /// `EINPROGRESS`.
 const UNDER_WAY: u16 = 115;
 
-/// So many descriptors are known at most; then all are forgotten, and looked for again.
+/// So many processes and descriptors are known at most; then all are forgotten, and looked for again.
 const MOST: usize = 1 << 16;
 
-/// What is looked for of a process.
+/// A thing of a process that is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Looked {
     /// A descriptor.
@@ -41,6 +41,7 @@ pub type Look = Box<dyn Fn(u32, Looked) -> Option<String> + Send>;
 /// Descriptors by process.
 pub struct Descriptors {
     processes: HashMap<u32, Process>,
+    /// The sizes of all.
     known: usize,
     look: Look,
 }
@@ -56,6 +57,13 @@ struct Process {
     /// Each with whether an exec closes it, as far as that is known.
     open: HashMap<i32, (String, Option<bool>)>,
     folder: Option<String>,
+}
+
+impl Process {
+    /// Its part of what is known: the process itself, and its descriptors.
+    fn size(&self) -> usize {
+        1 + self.open.len()
+    }
 }
 
 /// The calls that open and close, without which nothing is known of descriptors.
@@ -85,7 +93,8 @@ impl Descriptors {
     /// A process has another one as its parent: it has the same descriptors.
     pub fn forked(&mut self, parent: u32, child: u32) {
         if let Some(process) = self.processes.get(&parent).filter(|_| parent != child).cloned() {
-            self.make_room(process.open.len());
+            self.ended(child);
+            self.make_room(process.size());
             self.processes.insert(child, process);
         }
     }
@@ -93,7 +102,7 @@ impl Descriptors {
     /// A process has ended.
     pub fn ended(&mut self, pid: u32) {
         if let Some(process) = self.processes.remove(&pid) {
-            self.known = self.known.saturating_sub(process.open.len());
+            self.known -= process.size();
         }
     }
 
@@ -127,12 +136,7 @@ impl Descriptors {
         match (name, made) {
             // The descriptor is gone whatever it returned.
             ("close", _) => self.forget(pid, first..=first),
-            ("connect", _) if error.is_none() || error == Some(UNDER_WAY) => {
-                if let Some(address) = text(1) {
-                    self.put(pid, first, format!("socket:{address}"), None);
-                }
-            }
-            ("bind", Some(_)) => {
+            ("connect" | "bind", _) if error.is_none() || name == "connect" && error == Some(UNDER_WAY) => {
                 if let Some(address) = text(1) {
                     self.put(pid, first, format!("socket:{address}"), None);
                 }
@@ -144,17 +148,13 @@ impl Descriptors {
             }
             ("chdir", Some(_)) => {
                 let path = text(0).map(str::to_owned).and_then(|path| self.whole(pid, None, &path));
-                self.processes.entry(pid).or_default().folder = path;
+                self.process(pid).folder = path;
             }
             ("fchdir", Some(_)) => {
                 let path = self.get(pid, first);
-                self.processes.entry(pid).or_default().folder = path;
+                self.process(pid).folder = path;
             }
-            ("execve" | "execveat", Some(_)) => {
-                let open = self.processes.remove(&pid).unwrap_or_default();
-                let kept = open.open.into_iter().filter(|(_, (_, closes))| *closes == Some(false)).collect();
-                self.processes.insert(pid, Process { open: kept, folder: open.folder });
-            }
+            ("execve" | "execveat", Some(_)) => self.keep(pid, |_, closes| closes == Some(false)),
             ("fcntl", Some(_)) if arguments[1] == SET => {
                 let process = self.processes.get_mut(&pid);
                 let known = process.and_then(|process| process.open.get_mut(&first));
@@ -217,8 +217,7 @@ impl Descriptors {
             return Some(folder);
         }
         let folder = (self.look)(pid, Looked::Folder)?;
-        self.make_room(1);
-        self.processes.entry(pid).or_default().folder = Some(folder.clone());
+        self.process(pid).folder = Some(folder.clone());
         Some(folder)
     }
 
@@ -233,13 +232,27 @@ impl Descriptors {
     }
 
     fn put(&mut self, pid: u32, number: i32, path: String, closes: Option<bool>) {
-        self.make_room(1);
-        self.processes.entry(pid).or_default().open.insert(number, (path, closes));
+        let is_known = self.process(pid).open.contains_key(&number);
+        self.make_room(usize::from(!is_known));
+        self.process(pid).open.insert(number, (path, closes));
+    }
+
+    /// The process, of which nothing is known if it is a new one.
+    fn process(&mut self, pid: u32) -> &mut Process {
+        self.make_room(usize::from(!self.processes.contains_key(&pid)));
+        self.processes.entry(pid).or_default()
     }
 
     fn forget(&mut self, pid: u32, numbers: std::ops::RangeInclusive<i32>) {
+        self.keep(pid, |number, _| !numbers.contains(&number));
+    }
+
+    /// Forgets all descriptors of a process but these, by their numbers and whether an exec closes them.
+    fn keep(&mut self, pid: u32, is_kept: impl Fn(i32, Option<bool>) -> bool) {
         if let Some(process) = self.processes.get_mut(&pid) {
-            process.open.retain(|number, _| !numbers.contains(number));
+            let before = process.open.len();
+            process.open.retain(|number, (_, closes)| is_kept(*number, *closes));
+            self.known -= before - process.open.len();
         }
     }
 
@@ -258,7 +271,7 @@ mod tests {
     use super::*;
     use perfuse_abi::regs::Arch;
 
-    /// What is told of a call of process 1.
+    /// The texts that are told of a call of process 1.
     fn told(
         known: &mut Descriptors,
         name: &str,
@@ -336,6 +349,25 @@ mod tests {
         assert_eq!(told(known, "read", [4, 1, 1, 0, 0, 0], 1, &[]), ["0 /closes"]);
         known.ended(2);
         assert_eq!(told_of(known, 2, "read", [3, 1, 1, 0, 0, 0], 1, &[]), [""; 0]);
+    }
+
+    /// The sizes that are counted are those that there are, whatever is called.
+    #[test]
+    fn what_is_forgotten_makes_room() {
+        let known = &mut known();
+        for round in 0..3 {
+            told(known, "openat", [AT, 9, 0, 0, 0, 0], 3, &[(1, "/a")]);
+            told(known, "openat", [AT, 9, CLOSES, 0, 0, 0], 4, &[(1, "b")]);
+            known.forked(1, 2);
+            told_of(known, 2, "dup2", [3, 4, 0, 0, 0, 0], 4, &[]);
+            told_of(known, 2, "execve", [9, 0, 0, 0, 0, 0], 0, &[(0, "/bin/x")]);
+            told_of(known, 3, "chdir", [9, 0, 0, 0, 0, 0], 0, &[(0, "sub/")]);
+            told(known, "close", [3, 0, 0, 0, 0, 0], 0, &[]);
+            let sizes: usize = known.processes.values().map(Process::size).sum();
+            assert_eq!(known.known, sizes, "{round}");
+        }
+        (1..=3).for_each(|pid| known.ended(pid));
+        assert_eq!((known.known, known.processes.len()), (0, 0));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What `-e` asks for, as strace and perf trace take it: system calls, other events, and how calls end.
+//! Lists of `-e`, as strace and perf trace take them: they ask for system calls, for other events, and for how calls end.
 
 use super::table::{CallSet, Calls, UnknownCall};
 use perfuse_events::known_names;

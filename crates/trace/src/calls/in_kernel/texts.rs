@@ -191,7 +191,7 @@ impl CallTexts {
         self.at_call(PEER, &read, &copy)
     }
 
-    /// What is done at a call whose kind at this place is not 0: `read` has its number in `r6` and the registers in `r9`; `copy` finds its
+    /// The steps at a call whose kind at this place is not 0: `read` has its number in `r6` and the registers in `r9`; `copy` finds its
     /// kind in `r1`, and as told for [`copy`](Self::copy).
     fn at_call(&self, kind: usize, read: &str, copy: &str) -> String {
         // The first call of a thread that waits is the one by which it is executed.
