@@ -2,11 +2,12 @@
 //! file's addresses an offset of the file is. Nothing is trusted: every table is checked against the length
 //! of the file and against a limit before it is read. The layouts themselves are the `object` crate's.
 //!
-//! Symbols are read in `symbols`, stubs of the PLT in `plt`, compressed symbol tables in `debugdata`, compressed sections in
-//! `compressed`, line tables in `lines`, values of functions in `values`.
+//! Symbols are read in `symbols`, stubs of the PLT in `plt`, compressed symbol tables in `debugdata`, what Go's linker writes in
+//! `go`, compressed sections in `compressed`, line tables in `lines`, values of functions in `values`.
 
 mod compressed;
 mod debugdata;
+mod go;
 mod lines;
 mod plt;
 mod probes;

@@ -1,9 +1,10 @@
-//! [`DebugInfo`]: lines and inlined functions of a program or library, from its file or from a recording that has them inside.
+//! [`DebugInfo`]: lines and inlined functions of a program or library, from its file, or from a recording that has them inside.
 
 use crate::debug_files::SymbolOptions;
 use crate::dwarf::{FileInfo, SourceFrame};
 use crate::elf::Elf;
 use crate::error::Error;
+use crate::go::GoTable;
 use crate::kept::lines::{Asked, KeptLines};
 use crate::sealed::SealedDso;
 use std::path::{Path, PathBuf};
@@ -15,16 +16,44 @@ pub struct DebugInfo(Source);
 
 #[derive(Debug)]
 enum Source {
-    File(Box<FileInfo>),
+    File(OfFile),
     Kept(Box<Kept>),
     Sealed(Sealed),
+}
+
+/// What a file has itself.
+#[derive(Debug)]
+enum OfFile {
+    Dwarf(Box<FileInfo>),
+    Go(GoTable),
+}
+
+impl OfFile {
+    fn read(elf: &Elf, path: &Path, options: &SymbolOptions) -> Result<Option<Self>, Error> {
+        match FileInfo::of(elf, path, options)? {
+            Some(info) => Ok(Some(OfFile::Dwarf(Box::new(info)))),
+            None => Ok(GoTable::read(elf)?.map(OfFile::Go)),
+        }
+    }
+
+    fn frames(&self, addresses: &[u64], found: &mut dyn FnMut(usize, &SourceFrame<'_>)) {
+        match self {
+            OfFile::Dwarf(info) => info.frames(addresses, found),
+            OfFile::Go(table) => table.frames(addresses, found),
+        }
+    }
+
+    /// Whether answers needed, or lacked, files that may change without this one.
+    fn needs_others(&self) -> bool {
+        matches!(self, OfFile::Dwarf(info) if info.needs_others())
+    }
 }
 
 /// Answers that were given before, and the file that is opened for others.
 struct Kept {
     lines: KeptLines,
     file: (Elf, PathBuf, SymbolOptions),
-    info: OnceLock<Option<FileInfo>>,
+    info: OnceLock<Option<OfFile>>,
 }
 
 impl Kept {
@@ -48,9 +77,9 @@ impl Kept {
         }
     }
 
-    fn open(&self) -> Option<FileInfo> {
+    fn open(&self) -> Option<OfFile> {
         let (elf, path, options) = &self.file;
-        match FileInfo::of(elf, path, options) {
+        match OfFile::read(elf, path, options) {
             Ok(info) => info,
             Err(error) => {
                 log::info!("lines of {}: {error}", path.display());
@@ -82,7 +111,7 @@ impl DebugInfo {
     ///
     /// A section cannot be read. `None` if the file has no debug information.
     pub fn of(elf: &Elf, path: &Path, options: &SymbolOptions) -> Result<Option<Self>, Error> {
-        Ok(FileInfo::of(elf, path, options)?.map(|info| DebugInfo(Source::File(Box::new(info)))))
+        Ok(OfFile::read(elf, path, options)?.map(|info| DebugInfo(Source::File(info))))
     }
 
     /// That which a recording has inside.
@@ -119,7 +148,7 @@ impl DebugInfo {
 
     /// Whether a file has any that can be read.
     pub(crate) fn is_in(elf: &Elf) -> bool {
-        FileInfo::is_in(elf)
+        FileInfo::is_in(elf) || elf.is_go()
     }
 
     /// Tells `found` of the functions at addresses, as the file's symbols count: the index of the address, and a function.

@@ -20,6 +20,7 @@ mod dso;
 mod dwarf;
 mod elf;
 mod error;
+mod go;
 mod image;
 mod info;
 mod jit;

@@ -117,7 +117,7 @@ fn collect(
             }
             None => {
                 elf.add_dynsym(builder, &procedures)?;
-                if !elf.add_debugdata(builder)? {
+                if !elf.add_debugdata(builder)? && !elf.add_go(builder)? {
                     loaded.missing = Some(Missing::Stripped { path: place.to_owned() });
                 }
             }

@@ -16,13 +16,14 @@ use std::ops::Range;
 const PIECE: u64 = 48 << 14;
 
 impl Elf {
-    /// All symbols of this file alone: of `.symtab`, or of `.dynsym` and `.gnu_debugdata`, and its PLT.
+    /// All symbols of this file alone: of `.symtab`, or of `.dynsym`, `.gnu_debugdata` and Go's table, and its PLT.
     pub fn symbols(&self) -> Result<SymbolTable, Error> {
         let mut builder = TableBuilder::default();
         let procedures = self.procedures()?;
         if !self.add_symtab(&mut builder, &procedures)? {
             self.add_dynsym(&mut builder, &procedures)?;
             self.add_debugdata(&mut builder)?;
+            self.add_go(&mut builder)?;
         }
         self.add_plt(&mut builder)?;
         Ok(builder.finish(&self.areas()))

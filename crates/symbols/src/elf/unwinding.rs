@@ -66,11 +66,6 @@ impl Elf {
         self.debug_section(".debug_frame").is_some_and(|section| section.kind != elf::SHT_NOBITS)
     }
 
-    /// Whether it is a program in Go: those have a table of their functions of their own.
-    pub fn is_go(&self) -> bool {
-        self.sections.iter().any(|section| self.name_of(section).ends_with(b".gopclntab"))
-    }
-
     /// The names of the libraries that it says it needs (`DT_NEEDED`). None for programs of 32 bits.
     ///
     /// # Errors

@@ -1,0 +1,92 @@
+//! What Go's linker writes: the section of its [table](crate::go), and words of the runtime's data, as they are once a program is
+//! loaded.
+
+use super::{Elf, Section};
+use crate::error::Error;
+use crate::go::{MAX_TABLE, is_head};
+use object::{Endian, elf};
+
+/// A table begins at a multiple of it.
+const ALIGNED: usize = 32;
+/// Bytes of a section of data, or of relocations, that are looked through.
+const MAX_DATA: u64 = 256 << 20;
+/// Relocations by the program's own place, of x86-64 and arm64, in the low half of an entry's second word.
+const RELATIVE: [u32; 2] = [8, 1027];
+
+impl Elf {
+    /// Whether it is a program in Go: those have a table of their functions of their own.
+    pub fn is_go(&self) -> bool {
+        self.go_section().is_some() || self.section(".go.buildinfo").is_some()
+    }
+
+    fn go_section(&self) -> Option<&Section> {
+        self.sections.iter().find(|section| self.name_of(section).ends_with(b".gopclntab"))
+    }
+
+    /// Where that table is in the file, and its bytes. Other bytes may follow.
+    pub(crate) fn go_table(&self) -> Result<Option<(u64, Vec<u8>)>, Error> {
+        let read = |section| self.bytes_of(section, MAX_TABLE, "Go's table of functions");
+        if let Some(section) = self.go_section() {
+            return Ok(Some((section.offset, read(section)?)));
+        }
+        // In programs at any place that are linked by the linker of C it is among other data.
+        let Some(section) = self.section(".data.rel.ro").filter(|_| self.is_go()) else { return Ok(None) };
+        let mut bytes = read(section)?;
+        let heads = bytes.chunks_exact(ALIGNED).position(|chunk| is_head(chunk, self.is_big_endian()));
+        Ok(heads.map(|number| {
+            bytes.drain(..number * ALIGNED);
+            (section.offset + (number * ALIGNED) as u64, bytes)
+        }))
+    }
+
+    /// Whether an address is one of code.
+    pub(crate) fn is_code_at(&self, address: u64) -> bool {
+        let mut code = self.sections.iter().filter(|section| section.is(elf::SHF_EXECINSTR));
+        code.any(|section| section.area().contains(&address))
+    }
+
+    /// Where code begins (`.text`).
+    pub(crate) fn text_address(&self) -> Option<u64> {
+        self.section(".text").map(|section| section.address)
+    }
+
+    /// The word of this number in the first part of the program's data whose words `fits` knows by their numbers. A word has so
+    /// many bytes; one that is written when the program is loaded is what will be there.
+    pub(crate) fn go_words(
+        &self,
+        bytes: usize,
+        number: usize,
+        fits: impl Fn(&dyn Fn(usize) -> Option<u64>) -> bool,
+    ) -> Option<u64> {
+        let data =
+            self.sections.iter().filter(|section| section.is(elf::SHF_WRITE) && section.is(elf::SHF_ALLOC));
+        data.filter(|section| section.kind != elf::SHT_NOBITS).find_map(|section| {
+            let content = self.bytes_of(section, MAX_DATA, "data").ok()?;
+            let word = |at: usize| self.word(content.get(at..at + bytes)?);
+            let found =
+                (0..content.len()).step_by(bytes).find(|&at| fits(&|number| word(at + number * bytes)))?;
+            let at = found + number * bytes;
+            word(at).filter(|&word| word != 0).or_else(|| self.relocated(section.address + at as u64))
+        })
+    }
+
+    /// What is written at an address when the program is loaded, from the program's place on.
+    fn relocated(&self, address: u64) -> Option<u64> {
+        let tables = self.sections.iter().filter(|section| section.kind == elf::SHT_RELA && self.is_64);
+        tables.filter(|section| section.is(elf::SHF_ALLOC)).find_map(|section| {
+            let entries = self.bytes_of(section, MAX_DATA, "relocations").ok()?;
+            let word = |entry: &[u8], number: usize| self.word(&entry[8 * number..8 * number + 8]);
+            let of = |entry: &&[u8]| {
+                word(entry, 0) == Some(address) && RELATIVE.map(u64::from).map(Some).contains(&word(entry, 1))
+            };
+            entries.chunks_exact(24).find(of).and_then(|entry| word(entry, 2))
+        })
+    }
+
+    fn word(&self, bytes: &[u8]) -> Option<u64> {
+        match bytes.len() {
+            4 => Some(self.endian.read_u32(*bytes.first_chunk()?).into()),
+            _ => Some(self.endian.read_u64(*bytes.first_chunk()?)),
+        }
+    }
+}
