@@ -5,6 +5,7 @@
 //! build-ids where the kernel can; the event that tells about tasks counts the user side, so that everybody
 //! may have it.
 
+use crate::off_cpu::folding;
 use crate::plan::{Chains, Fields, Plan, Rate, Request, Target};
 use crate::{rings, terms};
 use perfuse::abi::regs::Arch;
@@ -134,6 +135,13 @@ fn counts_one_by_one(request: &Request) -> bool {
 fn sampled(plan: &Plan, request: &Request) -> Option<Builder> {
     let fields = plan.fields;
     let mut builder = Builder::from_spec(&request.spec)?.kernel(&plan.kernel);
+    if folding::is_asked(request) {
+        let how = match terms::chains(plan, &request.spec) {
+            Some(how @ Chains::Unwound(_)) => how,
+            _ => Chains::FramePointers,
+        };
+        return Some(chains(folding::opened(plan, builder), plan, Some(how), Rate::Period(1)));
+    }
     if request.off_cpu {
         // Nothing hits it; its samples are made of sums at the end.
         let sample =

@@ -1,5 +1,8 @@
-//! `offcpu-time`: the time that threads sleep, summed up by BPF programs and written as samples at the end, in perf's form: an event
-//! `bpf-output` that counts nothing by itself, with a sample for each thread and stack whose period is the time in nanoseconds.
+//! `offcpu-time`: the time that threads sleep, summed up by BPF programs, or by records ([`folding`]) where these are refused, and
+//! written as samples at the end, in perf's form: an event `bpf-output` that counts nothing by itself, with a sample for each thread
+//! and stack whose period is the time in nanoseconds.
+
+pub(crate) mod folding;
 
 use crate::followed::{NotInKernel, follow, whose};
 use crate::plan::Request;
@@ -18,8 +21,9 @@ const MONOTONIC: i32 = 1;
 const NAME: &str = "offcpu-time";
 
 impl Request {
-    /// The time that threads sleep, with the stacks at which they went to sleep. It takes Linux 5.18, and root or CAP_BPF and
-    /// CAP_PERFMON.
+    /// The time that threads sleep, with the stacks at which they went to sleep. BPF programs sum it up, on Linux 5.18, for root or
+    /// with CAP_BPF and CAP_PERFMON. Without them it takes the kernel's side of context switches: CAP_PERFMON, or
+    /// `kernel.perf_event_paranoid` at most 1.
     pub fn off_cpu() -> Self {
         let config = Software::BPF_OUTPUT.0;
         let source = Source::Kernel { type_: EventType::SOFTWARE, config, more: [0; 4] };
@@ -36,21 +40,19 @@ pub(crate) struct Sleeping {
 
 impl Sleeping {
     /// Attaches the programs, if the plan asks for them. Those of a command or of processes follow nobody yet.
-    pub(crate) fn prepare(plan: &Plan) -> Result<Option<Self>, Error> {
+    ///
+    /// # Errors
+    ///
+    /// They cannot tell what the plan asks for, or are refused.
+    pub(crate) fn prepare(plan: &Plan) -> Result<Option<Self>, NotInKernel> {
         if !plan.events.iter().any(|request| request.off_cpu) {
             return Ok(None);
         }
-        let refused = |error: NotInKernel| {
-            Error::Plan(format!(
-                "{NAME} cannot be recorded: {error}\nit is summed up by BPF programs alone; how often threads leave their cpus, and with \
-                 which stacks, is told without them: -e context-switches -c 1 -g"
-            ))
-        };
-        let asked = OffCpu { whose: whose(plan).map_err(refused)? };
-        let mut programs = Programs::new(&asked.maps()).map_err(|error| refused(error.into()))?;
-        let texts = asked.programs().map_err(|error| Error::Plan(error.to_string()))?;
+        let asked = OffCpu { whose: whose(plan)? };
+        let mut programs = Programs::new(&asked.maps())?;
+        let texts = asked.programs().map_err(|_| NotInKernel::Asked("its programs are not understood"))?;
         for (place, insns) in texts {
-            programs.at_raw_tracepoint(place, &insns).map_err(|error| refused(error.into()))?;
+            programs.at_raw_tracepoint(place, &insns)?;
         }
         Ok(Some(Sleeping { asked, programs }))
     }

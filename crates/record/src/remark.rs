@@ -80,6 +80,8 @@ pub enum Remark {
     Throttled(u64),
     /// So many bytes of the rings were no records.
     Corrupt(u64),
+    /// Sleep is summed up by records of each switch, as BPF programs cannot do it; the words say why.
+    OffCpuByRecords(String),
     /// So many sleeps and threads found no room in the sums of `offcpu-time`.
     OffCpuWithoutRoom(u64),
 }
@@ -172,8 +174,11 @@ impl fmt::Display for Remark {
                 write!(f, "the kernel paused sampling {times} times: it took too much of its time")
             }
             Remark::Corrupt(bytes) => write!(f, "{bytes} bytes of the rings were no records"),
+            Remark::OffCpuByRecords(why) => {
+                write!(f, "offcpu-time is summed up by a record of each switch, not by BPF programs: {why}")
+            }
             Remark::OffCpuWithoutRoom(count) => {
-                write!(f, "offcpu-time: {count} sleeps or threads found no room in the kernel's sums")
+                write!(f, "offcpu-time: {count} sleeps or threads found no room in the sums")
             }
         }
     }

@@ -5,6 +5,7 @@ mod finish;
 
 use crate::follow::Follow;
 use crate::off_cpu::Sleeping;
+use crate::off_cpu::folding::{self, Folding, Out};
 use crate::opening::{self, Opened};
 use crate::plan::{Plan, Switch, Target};
 use crate::sections::{self, Facts};
@@ -33,7 +34,7 @@ use std::time::{Duration, Instant};
 
 pub(crate) struct Session<'a> {
     plan: &'a Plan,
-    sink: &'a mut dyn Sink,
+    sink: Out<'a>,
     observer: &'a mut dyn Observer,
     began: Instant,
     opened: Opened,
@@ -116,11 +117,20 @@ impl<'a> Session<'a> {
         }
         let held = plan.hold()?;
         let pid = held.as_ref().map(|held| held.pid());
-        let sleeping = Sleeping::prepare(plan)?;
+        let by_records;
+        let (plan, sleeping) = match Sleeping::prepare(plan) {
+            Ok(sleeping) => (plan, sleeping),
+            Err(why) => {
+                observer.remark(&Remark::OffCpuByRecords(why.to_string()));
+                by_records = folding::plan(plan);
+                (&by_records, None)
+            }
+        };
         let following = plan.following().or_else(|| plan.following_processes());
         let (plan, opened) = opening::open(plan, following.as_ref(), held.as_ref())?;
         // Rings have to be read in time, also where all cpus are busy. The command is a process of its own already.
         let _first = plan.owns_process.then(GoesFirst::begin);
+        let mut sink = Out::new(sink);
         let surroundings = plan.kernel.surroundings();
         let is_simulated = plan.kernel.facts().is_simulated;
         let mut machine = match is_simulated {
@@ -133,6 +143,12 @@ impl<'a> Session<'a> {
             return Err(Error::Gone);
         };
         let format = RecordFormat::of(attr, ByteOrder::NATIVE);
+        let folded = opened.requests.iter().position(folding::is_asked);
+        sink.folding = folded.and_then(|event| {
+            let sources = opened.set.sources().iter().filter(|source| source.event == event);
+            let ids = sources.map(|source| source.id).collect();
+            Some(Folding::new(plan, ids, &unwound::attr(plan, &opened, event)?, &format))
+        });
         // From now on, rings have a record of each task that starts.
         let follow = plan.follow.as_ref().map(|pids| match pid {
             Some(pid) if pids.is_empty() => Follow::command(pid),
@@ -218,8 +234,8 @@ impl<'a> Session<'a> {
     /// Writes the beginning of a file, which may be the first.
     fn begin(&mut self, child: Option<u32>, held: bool, is_first: bool) -> Result<(), Error> {
         let is_recorded = !self.plan.tail_synthesize;
-        let written = start::describe(&self.opened, self.sink)
-            .and_then(|()| start::maps(&self.opened, self.plan, child, self.sink))
+        let written = start::describe(&self.opened, &mut self.sink)
+            .and_then(|()| start::maps(&self.opened, self.plan, child, &mut self.sink))
             .and_then(|()| self.synthesize(child, held, (is_recorded, is_first)))
             .and_then(|()| self.sink.tool(Tool::FinishedInit.into()))
             .and_then(|()| self.sink.flush());
@@ -238,7 +254,7 @@ impl<'a> Session<'a> {
         if !is_recorded && recording.is_none() {
             return Ok(());
         }
-        let sink = if is_recorded { Some(&mut **sink as &mut dyn Sink) } else { None };
+        let sink = if is_recorded { Some(sink as &mut dyn Sink) } else { None };
         start::synthesize(opened, plan, child, held, programs, tally, Takers { sink, recording })
     }
 
@@ -288,25 +304,31 @@ impl<'a> Session<'a> {
             if let Some(follow) = &mut self.follow {
                 let kept = follow.pick(first, second, &self.format);
                 self.tally.look(&kept, &[], &self.format);
-                result = result.and_then(|()| unwound::hand_on(&mut self.unwinding, self.sink, [&kept, &[]]));
+                result =
+                    result.and_then(|()| unwound::hand_on(&mut self.unwinding, &mut self.sink, [&kept, &[]]));
                 continue;
             }
             let whole = self.tally.look(first, second, &self.format);
             let first = &first[..first.len().min(whole)];
             let second = &second[..whole - first.len()];
-            result = result.and_then(|()| unwound::hand_on(&mut self.unwinding, self.sink, [first, second]));
+            result =
+                result.and_then(|()| unwound::hand_on(&mut self.unwinding, &mut self.sink, [first, second]));
         }
         if let Some(follow) = &mut self.follow {
             let kept = follow.next_pass(&self.format);
             self.tally.look(&kept, &[], &self.format);
-            result = result.and_then(|()| unwound::hand_on(&mut self.unwinding, self.sink, [&kept, &[]]));
+            result =
+                result.and_then(|()| unwound::hand_on(&mut self.unwinding, &mut self.sink, [&kept, &[]]));
             any = follow.round_is_over();
         } else if let Some(unwinding) = &self.unwinding {
             any |= unwinding.recording.is_waiting();
         }
         self.tally.programs.drain(..).for_each(|id| self.programs.add(id));
         if let (true, Some(unwinding)) = (any, &mut self.unwinding) {
-            result = result.and_then(|()| unwinding.round(self.sink));
+            result = result.and_then(|()| unwinding.round(&mut self.sink));
+        }
+        if let (true, Some(folding)) = (any, &mut self.sink.folding) {
+            folding.round();
         }
         if any && overwritten.is_empty() {
             result = result.and_then(|()| self.sink.tool(Tool::FinishedRound.into()));
@@ -345,7 +367,8 @@ impl<'a> Session<'a> {
                 bytes = self.opened.sieve.pick(&bytes, &[], &self.format);
             }
             self.tally.look(&bytes, &[], &self.format);
-            result = result.and_then(|()| unwound::hand_on(&mut self.unwinding, self.sink, [&bytes, &[]]));
+            result =
+                result.and_then(|()| unwound::hand_on(&mut self.unwinding, &mut self.sink, [&bytes, &[]]));
         }
         result = result.and_then(|()| self.finish_unwinding());
         result = result.and_then(|()| self.sink.tool(Tool::FinishedRound.into()));
@@ -354,12 +377,12 @@ impl<'a> Session<'a> {
 
     /// Hands on what waits for being unwound.
     fn finish_unwinding(&mut self) -> io::Result<()> {
-        self.unwinding.as_mut().map_or(Ok(()), |unwinding| unwinding.finish(self.sink))
+        self.unwinding.as_mut().map_or(Ok(()), |unwinding| unwinding.finish(&mut self.sink))
     }
 
     fn sums(&self) -> Sums {
         Sums {
-            samples: self.before.samples + self.tally.samples,
+            samples: self.before.samples + self.tally.samples.saturating_sub(self.sink.samples_taken()),
             bytes: self.before.bytes + self.sink.len(),
             lost: self.before.lost + self.tally.lost,
         }
@@ -371,6 +394,7 @@ impl<'a> Session<'a> {
         self.snapshot()?;
         self.finish_unwinding().map_err(|error| self.sink.fail(error))?;
         self.before = self.sums();
+        self.sink.folding.iter_mut().for_each(|folding| folding.samples_taken = 0);
         let pid = self.child;
         // The old file has to have its last name before the new one takes the first.
         self.complete(true)?;

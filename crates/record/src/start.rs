@@ -1,5 +1,6 @@
 //! The beginning of a recording: tool records about its events, and records about all that was there before.
 
+use crate::off_cpu::folding;
 use crate::opening::Opened;
 use crate::plan::{Plan, Synth, Target};
 use crate::sink::Sink;
@@ -21,7 +22,10 @@ use std::io;
 pub(crate) fn new_events(plan: &Plan, opened: &Opened) -> Vec<NewEvent> {
     let events = opened.names.iter().enumerate().filter_map(|(index, name)| {
         let ids = opened.set.sources().iter().filter(|source| source.event == index).map(|source| source.id);
-        Some(NewEvent { attr: unwound::attr(plan, opened, index)?, name: name.clone(), ids: ids.collect() })
+        let attr = unwound::attr(plan, opened, index)?;
+        let is_folded = opened.requests.get(index).is_some_and(folding::is_asked);
+        let attr = if is_folded { folding::told(attr) } else { attr };
+        Some(NewEvent { attr, name: name.clone(), ids: ids.collect() })
     });
     events.collect()
 }

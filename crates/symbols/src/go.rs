@@ -10,7 +10,7 @@ use crate::table::{SymbolBinding, SymbolKind, TableBuilder};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Bytes of a table.
-pub(crate) const MAX_TABLE: u64 = 512 << 20;
+const MAX_TABLE: u64 = 512 << 20;
 /// Functions of a table.
 const MAX_FUNCTIONS: usize = 1 << 23;
 /// Steps through lists of lines, of all questions to a file: a real question takes hundreds.
@@ -73,11 +73,6 @@ fn head(bytes: &[u8], is_big_endian: bool) -> Option<(Layout, u64, usize)> {
     Some((layout, quantum.into(), pointer.into()))
 }
 
-/// Whether a table may begin so.
-pub(crate) fn is_head(bytes: &[u8], is_big_endian: bool) -> bool {
-    head(bytes, is_big_endian).is_some()
-}
-
 impl GoTable {
     /// That of a file; none if it has none.
     ///
@@ -85,7 +80,8 @@ impl GoTable {
     ///
     /// The table cannot be read, or is none.
     pub(crate) fn read(elf: &Elf) -> Result<Option<Self>, Error> {
-        let Some((address, bytes)) = elf.go_table()? else { return Ok(None) };
+        let is_head = |bytes: &[u8]| head(bytes, elf.is_big_endian()).is_some();
+        let Some((address, bytes)) = elf.go_table(MAX_TABLE, is_head)? else { return Ok(None) };
         let malformed = |what| elf.image_error(address, Problem::Malformed(what));
         let mut table = Self::parse(bytes, elf.is_big_endian())
             .ok_or_else(|| malformed("not as Go's linker writes it"))?;

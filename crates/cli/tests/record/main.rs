@@ -66,6 +66,7 @@ suite! {
         filters_mean_the_same_in_the_kernel_and_on_records;
     measurements:
         sleep_is_told_by_stack_as_the_program_measures_it,
+        sleep_is_told_by_records_where_programs_cannot,
         sleep_of_a_process_that_runs_already_is_told,
         others_kernels_say_that_they_know_no_sleep,
         a_command_that_cannot_run_leaves_no_file,

@@ -4,6 +4,7 @@
 use super::Session;
 use crate::clocks::{Share, left_out};
 use crate::plan::Target;
+use crate::sink::Sink;
 use crate::unwound::Unwinding;
 use crate::{Ended, Error, Remark, off_cpu, sections};
 use perfuse::abi::ByteOrder;
@@ -83,8 +84,13 @@ impl Session<'_> {
 
     /// Writes how long threads slept, as samples.
     fn slept(&mut self) -> Result<(), Error> {
-        let Some(sleeping) = self.sleeping.take() else { return Ok(()) };
-        let (rows, without_room) = sleeping.end()?;
+        let now = self.plan.clock.and_then(perfuse_sys::clock::read_ns);
+        self.tally.samples = self.tally.samples.saturating_sub(self.sink.samples_taken());
+        let (rows, without_room) = match (self.sleeping.take(), self.sink.folding.take()) {
+            (Some(sleeping), _) => sleeping.end()?,
+            (None, Some(folding)) => folding.end(now),
+            (None, None) => return Ok(()),
+        };
         if without_room > 0 {
             self.observer.remark(&Remark::OffCpuWithoutRoom(without_room));
         }
@@ -95,8 +101,8 @@ impl Session<'_> {
         let Some(source) = self.opened.set.sources().iter().find(|source| source.event == event) else {
             return Ok(());
         };
-        let (id, format) = (source.id, RecordFormat::of(attr, ByteOrder::NATIVE));
-        let now = self.plan.clock.and_then(perfuse_sys::clock::read_ns);
+        let told = self.events.get(event).map_or(attr, |event| &event.attr);
+        let (id, format) = (source.id, RecordFormat::of(told, ByteOrder::NATIVE));
         let time = now.max(self.tally.last_ns).unwrap_or(0);
         let sink = &mut self.sink;
         let written = off_cpu::samples(&rows, id, time, |sample| sink.record(sample, &format));

@@ -52,6 +52,7 @@ suite! {
         rings::parts_follow_one_another_in_time_and_lose_nothing,
         rings::locked_memory_that_is_short_makes_smaller_rings,
         tasks::switches_are_recorded_with_those_who_come_and_go,
+        tasks::sleep_is_summed_up_by_records,
         tasks::what_a_task_starts_is_sampled_with_it,
         tasks::without_inheritance_it_is_not,
         tasks::names_births_and_ends_are_recorded,

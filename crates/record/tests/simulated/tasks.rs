@@ -34,6 +34,63 @@ pub(super) fn switches_are_recorded_with_those_who_come_and_go() -> Outcome {
     Ok(())
 }
 
+/// Two tasks share a cpu in turns of a millisecond; one of them sleeps, and its child on another cpu does.
+const SLEEPERS: &str = "
+    machine
+      cpus 2
+      slice 1ms
+    end
+    program child cpu 1
+      sleep 7ms
+      compute 1ms
+      sleep 2ms
+    end
+    program sleeper cpu 0
+      start child
+      repeat 3
+        compute 1500us
+        sleep 4ms
+      end
+      wait
+    end
+    program busy cpu 0
+      compute 60ms
+    end
+    start sleeper
+    start busy
+";
+
+pub(super) fn sleep_is_summed_up_by_records() -> Outcome {
+    let slept = |target| {
+        let mut plan = plan(kernel(SLEEPERS), target, "dummy");
+        plan.events.push(Request::off_cpu());
+        let made = make(&plan);
+        let told = made.told(RecordType::SWITCH, |_| ()).len();
+        assert_eq!(told, 0, "these are summed up");
+        let why = made.remarks.iter().find(|remark| matches!(remark, Remark::OffCpuByRecords(_)));
+        assert!(why.is_some(), "{:?}", made.remarks);
+        let samples = made.samples(|sample| {
+            let thread = sample.tid.expect("a thread").tid;
+            (thread, sample.period.expect("a period") / 1000)
+        });
+        assert_eq!(made.ended.sums.samples, samples.len() as u64);
+        assert!(samples.iter().all(|(name, _)| name == "offcpu-time"), "{samples:?}");
+        let mut sums = BTreeMap::new();
+        samples.into_iter().for_each(|(_, (thread, us))| *sums.entry(thread).or_insert(0) += us);
+        sums
+    };
+    let family = slept(Target::Threads(vec![FIRST]));
+    let [sleeper, child] = [family[&FIRST], family[&(FIRST + 2)]];
+    // That another one has its cpu is no sleep; that it waits for its child is.
+    assert_eq!(child, 9000, "{family:?}");
+    assert!((12_000..13_000).contains(&sleeper), "{family:?}");
+    assert_eq!(family.len(), 2);
+    // So it is on whole cpus, where nobody is idle, and the busy one never sleeps.
+    let all = slept(Target::Cpus(vec![0, 1]));
+    assert_eq!(all, family);
+    Ok(())
+}
+
 /// A task with two children, which run for two and three milliseconds, on cpus of their own.
 const FAMILY: &str = "
     machine

@@ -1,9 +1,8 @@
-//! What Go's linker writes: the section of its [table](crate::go), and words of the runtime's data, as they are once a program is
+//! What Go's linker writes: the section with its table of functions, and words of the runtime's data, as they are once a program is
 //! loaded.
 
 use super::{Elf, Section};
 use crate::error::Error;
-use crate::go::{MAX_TABLE, is_head};
 use object::{Endian, elf};
 
 /// A table begins at a multiple of it.
@@ -23,16 +22,21 @@ impl Elf {
         self.sections.iter().find(|section| self.name_of(section).ends_with(b".gopclntab"))
     }
 
-    /// Where that table is in the file, and its bytes. Other bytes may follow.
-    pub(crate) fn go_table(&self) -> Result<Option<(u64, Vec<u8>)>, Error> {
-        let read = |section| self.bytes_of(section, MAX_TABLE, "Go's table of functions");
+    /// Where that table is in the file, and its bytes, if these are no more than `most`. It begins as `is_head` knows, and other bytes
+    /// may follow.
+    pub(crate) fn go_table(
+        &self,
+        most: u64,
+        is_head: impl Fn(&[u8]) -> bool,
+    ) -> Result<Option<(u64, Vec<u8>)>, Error> {
+        let read = |section| self.bytes_of(section, most, "Go's table of functions");
         if let Some(section) = self.go_section() {
             return Ok(Some((section.offset, read(section)?)));
         }
         // In programs at any place that are linked by the linker of C it is among other data.
         let Some(section) = self.section(".data.rel.ro").filter(|_| self.is_go()) else { return Ok(None) };
         let mut bytes = read(section)?;
-        let heads = bytes.chunks_exact(ALIGNED).position(|chunk| is_head(chunk, self.is_big_endian()));
+        let heads = bytes.chunks_exact(ALIGNED).position(is_head);
         Ok(heads.map(|number| {
             bytes.drain(..number * ALIGNED);
             (section.offset + (number * ALIGNED) as u64, bytes)
