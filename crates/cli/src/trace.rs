@@ -6,7 +6,7 @@
 mod lines;
 mod tables;
 
-use crate::common::kernel::{Choice, Choices};
+use crate::common::kernel::{self, Choice, Choices};
 use crate::common::unsupported::{OfTrace, Unsupported};
 use crate::exit::{Failure, Result};
 use crate::record::{self, TraceEvents};
@@ -259,11 +259,11 @@ impl Args {
     }
 
     /// The same options in the words of `record`.
-    fn words(&self, wanted: &Wanted, table: &Calls) -> Vec<OsString> {
+    fn words(&self, wanted: &Wanted, table: &Calls, kernel: Option<&Choice>) -> Vec<OsString> {
         let mut words: Vec<OsString> =
             ["perfuse", "record", "--no-follow", "-c1"].map(OsString::from).to_vec();
         words.extend(self.events(wanted, table));
-        let kernel = self.kernel.as_ref().map(|kernel| kernel.word().to_string_lossy().into_owned());
+        let kernel = kernel.map(|kernel| kernel.word().to_string_lossy().into_owned());
         let auto = self.stacks.then(|| "auto".to_owned());
         let delay = self.delay.map(|ms| ms.to_string());
         for (name, value) in [
@@ -289,6 +289,20 @@ impl Args {
         words.push("--".into());
         words.extend(self.command.iter().cloned());
         words
+    }
+
+    /// The kernel to ask. Where the user may not look Linux's tracepoints up, the embedded kernel tells of system calls.
+    fn kernel(&self, wanted: &Wanted) -> Result<Option<Choice>> {
+        let calls_alone = wanted.has_calls && wanted.events.is_empty() && !self.is_of_cpus();
+        if !calls_alone || !kernel::is_free(self.kernel.as_ref())? || Perf::linux_refuses().is_some() {
+            return Ok(self.kernel.clone());
+        }
+        let Err(why) = perfuse::tracefs::root() else { return Ok(None) };
+        say(format_args!(
+            "perfuse itself tells of system calls (--kernel embedded): {}",
+            why.diagnosis().explanation
+        ));
+        Ok(Some(Choice::Embedded))
     }
 
     /// The threads; `-tt` and `-ttt` are none.
@@ -418,17 +432,15 @@ pub(crate) fn run(args: &Args, record_args: &dyn Fn(Vec<OsString>) -> Result<Box
     let _probes = Arguments::make(&mut wanted.events)?;
     let texts = Texts::default();
     let mut traced = Traced::new(wanted.clone(), args.question(&wanted)?, table)?.of_all_events();
-    let may = |kernel: &Perf| match kernel.facts().is_embedded && wanted.has_calls {
-        true => Err(Failure::new(
-            "the embedded kernel has no tracepoints of system calls yet, so that trace needs Linux's: root, or CAP_PERFMON and tracefs",
-        )),
-        false => Ok(()),
-    };
-    let (kernel, mut plan, remarks) = record::plan(&*record_args(args.words(&wanted, table))?, may)?;
+    let kernel = args.kernel(&wanted)?;
+    let (kernel, mut plan, remarks) =
+        record::plan(&*record_args(args.words(&wanted, table, kernel.as_ref()))?, |_| Ok(()))?;
     drop(kernel);
     remarks.into_iter().for_each(say);
     arrange(&mut plan, args);
-    let records = |why: &dyn std::fmt::Display| Some(format!("summed up from records: {why}"));
+    // The embedded kernel has no programs that could.
+    let is_linux = !plan.kernel.facts().is_embedded;
+    let records = |why: &dyn std::fmt::Display| is_linux.then(|| format!("summed up from records: {why}"));
     let way = match args.in_kernel(&wanted, table)? {
         None => None,
         Some(Err(why)) => records(&why),

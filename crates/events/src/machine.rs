@@ -172,6 +172,8 @@ pub struct Tracefs {
     root: Option<PathBuf>,
     /// Finds it.
     finder: Option<TracefsFinder>,
+    /// Tracepoints that are there where it cannot be read, with their ids.
+    own: &'static [(&'static str, u64)],
 }
 
 /// Finds the root of the tracing file system, or tells why it cannot be had.
@@ -188,12 +190,18 @@ impl Tracefs {
 
     /// One rooted elsewhere.
     pub fn at(root: impl Into<PathBuf>) -> Self {
-        Tracefs { root: Some(root.into()), finder: None }
+        Tracefs { root: Some(root.into()), ..Self::default() }
     }
 
     /// The one that `finder` finds, who is asked anew each time: mounting is not the business of this crate.
     pub fn found_by(finder: TracefsFinder) -> Self {
-        Tracefs { root: None, finder: Some(finder) }
+        Tracefs { finder: Some(finder), ..Self::default() }
+    }
+
+    /// The same with tracepoints, `system:name` and id, that are there where the file system cannot be read.
+    #[must_use]
+    pub fn or(self, own: &'static [(&'static str, u64)]) -> Self {
+        Tracefs { own, ..self }
     }
 
     /// The folder `events`.
@@ -241,7 +249,11 @@ impl Catalogue for Tracefs {
         if [system, name].iter().any(|part| part.starts_with('.') || part.contains('/')) {
             return Err(Refusal::Unknown);
         }
-        let path = self.events()?.join(system).join(name).join("id");
+        let own = || self.own.iter().find(|(own, _)| own.split_once(':') == Some((system, name)));
+        let path = match (self.events(), own()) {
+            (Err(_), Some((_, id))) => return Ok(*id),
+            (events, _) => events?.join(system).join(name).join("id"),
+        };
         match fs::read_to_string(&path) {
             Ok(text) => text.trim().parse().map_err(|_| Refusal::Unknown),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Refusal::Unknown),

@@ -26,6 +26,7 @@ use perfuse_engine::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+mod calls;
 mod ioctls;
 mod maps;
 mod names;
@@ -111,6 +112,8 @@ struct LiveTask {
     has_pages: bool,
     /// Its instructions, if they are counted one by one.
     steps: steps::StepCount,
+    /// Its system calls are told.
+    tells_calls: bool,
 }
 
 /// A process of known threads.
@@ -140,6 +143,7 @@ pub struct Machine {
     pending_effects: watches::PendingEffects,
     places: Option<probes::ProbeTable>,
     stepping: steps::Stepping,
+    calls: calls::Calls,
     /// What programs have made by `bpf(2)`.
     bpf: bpf::Shared,
     /// Once an event asks for them.
@@ -172,7 +176,7 @@ impl Machine {
         let mut engine = Engine::new(config);
         let clock_requests = ClockRequests::default();
         // PMUs of which nothing would tell are not there.
-        for name in ["cpu_clock", "task_clock", "tracepoint"] {
+        for name in ["cpu_clock", "task_clock"] {
             if let Some((pmu, _)) = engine.pmu_by_name(name) {
                 engine.unregister(pmu, 0);
             }
@@ -184,6 +188,7 @@ impl Machine {
         }
         let places = probes::ProbeTable::new(&mut engine);
         let stepping = steps::Stepping::new(&mut engine);
+        let calls = calls::Calls::new(&mut engine);
         // One's own tasks with the kernel's part of their counts, and nothing beyond (section B).
         let set = engine.set_sysctl(Sysctl::PerfEventParanoid, "1");
         debug_assert!(set.is_ok(), "every number is allowed");
@@ -204,6 +209,7 @@ impl Machine {
             pending_effects: watches::PendingEffects::default(),
             places,
             stepping,
+            calls,
             bpf: bpf::Shared::new(),
             build_ids: None,
             estimate_switches: settings.estimate_switches,
@@ -267,6 +273,7 @@ impl Machine {
             watches: Vec::new(),
             has_pages: false,
             steps: steps::StepCount::default(),
+            tells_calls: false,
         };
         self.tasks.insert(task, known);
         self.bpf.set_thread(task, Some((pid, tid)));
@@ -605,6 +612,7 @@ impl Machine {
     fn leave(&mut self, task: TaskId, cpu: u32, now: u64) {
         self.note_watches(task);
         self.note_steps(task);
+        self.note_calls(task, cpu);
         let period = self.clock_requests.take();
         let asks = period.is_some() || self.is_to_be_stepped(task);
         match self.tasks.get(&task).filter(|known| !asks && !known.has_pages && known.watches.is_empty()) {

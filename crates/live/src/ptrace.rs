@@ -122,6 +122,44 @@ pub fn event_message(tid: Tid) -> Result<u64, Errno> {
     Ok(message as u64)
 }
 
+/// Where in a system call a tracee is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallStop {
+    /// It begins.
+    Entry {
+        /// The call.
+        number: u64,
+        /// What it was given.
+        arguments: [u64; 6],
+    },
+    /// It ends.
+    Exit {
+        /// What it gives back; an errno is below zero.
+        result: i64,
+    },
+}
+
+/// Where in a system call a tracee is, at a [`Status::Syscall`]; `None` at other stops. `EIO` before Linux 5.3.
+pub fn call_stop(tid: Tid) -> Result<Option<CallStop>, Errno> {
+    const GET_SYSCALL_INFO: u32 = 0x420e;
+    // `struct ptrace_syscall_info`: the kind of stop and the architecture, instruction, stack; the call and its arguments, or its
+    // result.
+    let mut info = [0u64; 11];
+    // SAFETY: the request writes no more than the bytes that are announced, into a live array of as many.
+    check(unsafe {
+        libc::ptrace(GET_SYSCALL_INFO as RequestCode, tid, size_of_val(&info), info.as_mut_ptr())
+    })?;
+    let [kind, _, _, first, ref arguments @ ..] = info;
+    Ok(match kind.to_ne_bytes()[0] {
+        1 => {
+            let arguments = *arguments.first_chunk().expect("seven words are left");
+            Some(CallStop::Entry { number: first, arguments })
+        }
+        2 => Some(CallStop::Exit { result: first as i64 }),
+        _ => None,
+    })
+}
+
 /// The details of a signal: a `siginfo_t`, as words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SignalInfo(pub(crate) [u64; 16]);

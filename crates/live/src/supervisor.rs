@@ -21,6 +21,7 @@ use perfuse_sys::thread;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+mod calls;
 mod detached;
 mod guardian;
 mod linker;
@@ -138,6 +139,8 @@ struct Tracee {
     to_arm: Option<Vec<ArmedBreakpoint>>,
     /// Whether it stops after each instruction.
     stepping: step::StepState,
+    /// Whether it stops at its system calls.
+    calls: calls::CallState,
     /// Functions that it is in, whose returns have probes, from the outermost on.
     return_instances: Vec<probe::ReturnInstance>,
     /// It runs in the memory of the process that made it.
@@ -170,7 +173,7 @@ impl Tracee {
     }
 
     fn new(pid: Tid) -> Self {
-        let (armed, stepping) = (Vec::new(), step::StepState::default());
+        let (armed, stepping, calls) = (Vec::new(), step::StepState::default(), calls::CallState::default());
         let (return_instances, borrows, attached) = (Vec::new(), false, false);
         let (stopped, callable, interrupted, looked_at, to_arm) = (false, false, false, false, None);
         Tracee {
@@ -183,6 +186,7 @@ impl Tracee {
             armed,
             to_arm,
             stepping,
+            calls,
             return_instances,
             borrows,
             attached,
@@ -368,6 +372,7 @@ impl Supervisor {
             tracee.stopped = false;
             tracee.resumed_at = proc::now_ns();
             let mut how = tracee.stride(tid, how, self.options);
+            how = tracee.until_call(how);
             if let Some(restarted) = &tracee.restarted {
                 how = restarted.stride(how);
             }
@@ -641,8 +646,13 @@ impl Supervisor {
                 let _ = ptrace::listen(tid);
                 Next::Stay
             }
-            Status::Syscall if self.follows_call(tid) => go,
-            Status::Syscall => front.syscall(self, tid),
+            Status::Syscall => {
+                let is_fronts = self.called(tid);
+                match !self.follows_call(tid) && is_fronts {
+                    true => front.syscall(self, tid),
+                    false => go,
+                }
+            }
             Status::Event(libc::PTRACE_EVENT_SECCOMP) => front.seccomp(self, tid),
             Status::Event(
                 event @ (libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK | libc::PTRACE_EVENT_CLONE),
@@ -729,6 +739,7 @@ impl Supervisor {
                 if let Some(tracee) = self.tracees.get_mut(&tid) {
                     (tracee.armed, tracee.to_arm) = (Vec::new(), Some(machine.watches_of(task)));
                     tracee.stepping = step::StepState::of_new_program(machine.is_to_be_stepped(task));
+                    tracee.calls = calls::CallState::new(machine.tells_calls(task));
                     (tracee.return_instances, tracee.borrows) = (Vec::new(), false);
                 }
             }

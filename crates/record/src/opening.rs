@@ -97,7 +97,7 @@ pub(crate) fn open<'p>(
         details: Vec::new(),
         sieve: Sieve::default(),
     };
-    opened.filter()?;
+    opened.filter(plan)?;
     opened.describe(plan);
     Ok((plan, opened))
 }
@@ -198,7 +198,7 @@ fn scope(plan: &Plan, command: Option<&HeldCommand>) -> Result<Scope, perfuse::E
 
 impl Opened {
     /// Puts the filters into the kernel.
-    fn filter(&mut self) -> Result<(), crate::Error> {
+    fn filter(&mut self, plan: &Plan) -> Result<(), crate::Error> {
         for (index, request) in self.requests.iter().enumerate() {
             let Some(text) = &request.filter else { continue };
             let name = &request.spec.name;
@@ -207,7 +207,7 @@ impl Opened {
                 return Err(crate::Error::Plan(why));
             }
             let attr = self.set.attr(index).copied().unwrap_or_default();
-            let split = sieve::split(request, &attr)?;
+            let split = sieve::split(request, &attr, plan.kernel.facts().is_embedded)?;
             let ids =
                 self.set.sources().iter().filter(|source| source.event == index).map(|source| source.id);
             let told = split.kernel.clone();

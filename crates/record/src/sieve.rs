@@ -6,7 +6,6 @@ use perfuse::abi::{Attr, ByteOrder, SampleType};
 use perfuse_data::replay::{SampleField, SampleRecord, sample_fields};
 use perfuse_trace::{Bound, Expr, ExprError, Format, Schema};
 use std::collections::HashMap;
-use std::fs;
 
 /// A filter of an event in two parts that both have to hold.
 pub(crate) struct Split {
@@ -16,8 +15,9 @@ pub(crate) struct Split {
     rest: Option<(Bound, Vec<SampleField>)>,
 }
 
-/// Parts the filter of a request. What is no expression here, but may be one of the kernel's, is the kernel's.
-pub(crate) fn split(request: &Request, attr: &Attr) -> Result<Split, Error> {
+/// Parts the filter of a request. What is no expression here, but may be one of the kernel's, is the kernel's. The embedded kernel has
+/// no filters.
+pub(crate) fn split(request: &Request, attr: &Attr, is_embedded: bool) -> Result<Split, Error> {
     let text = request.filter.clone().unwrap_or_default();
     let name = &request.spec.name;
     let whole = |text| Ok(Split { kernel: Some(text), rest: None });
@@ -27,7 +27,10 @@ pub(crate) fn split(request: &Request, attr: &Attr) -> Result<Split, Error> {
     let (_, extras) =
         sample_fields(attr.sample_type | SampleType::CPU | SampleType::TID, &[SampleField::Comm]);
     let schema = Schema { format: Some(&format), extras: &extras };
-    let part = expr.kernel_part(&schema);
+    let mut part = expr.kernel_part(&schema);
+    if is_embedded {
+        (part.filter, part.rest, part.why) = (None, Some(expr.clone()), None);
+    }
     if let Err(error) = expr.bind(&schema) {
         // The kernel knows more of functions and of texts behind pointers.
         return if part.rest.is_none() || !error.is_unknown_name() {
@@ -54,8 +57,8 @@ pub(crate) fn split(request: &Request, attr: &Attr) -> Result<Split, Error> {
 
 /// The format of a tracepoint of the running kernel.
 fn format_of(name: &str) -> Option<Format> {
-    let path = perfuse::tracefs::root().ok()?.join("events").join(name.replace(':', "/")).join("format");
-    Format::parse(&fs::read_to_string(path).ok()?)
+    let (system, name) = name.split_once(':')?;
+    Format::parse(std::str::from_utf8(&perfuse::tracefs::format(system, name)?).ok()?)
 }
 
 /// Leaves out samples that filters do not mean.

@@ -112,8 +112,7 @@ impl TextReader {
     pub(crate) fn begin(&mut self, events: &[NewEvent]) {
         let found = events.iter().filter_map(|event| {
             let (system, name) = event.name.split('/').next()?.split_once(':')?;
-            let place = perfuse::tracefs::root().ok()?.join("events").join(system).join(name);
-            let format = Format::parse(&std::fs::read_to_string(place.join("format")).ok()?)?;
+            let format = Format::parse(std::str::from_utf8(&perfuse::tracefs::format(system, name)?).ok()?)?;
             let raw = RawCalls::of(&format!("{system}:{name}"), &format)?;
             Some((event.ids.clone(), RecordFormat::of(&event.attr, ByteOrder::NATIVE), raw))
         });

@@ -7,7 +7,14 @@ use perfuse_events::{EventList, EventSet, Machine, Tracefs};
 
 /// The events of the machine that a kernel measures.
 pub(crate) fn of_kernel(kernel: &Perf) -> Machine {
-    if kernel.facts().is_simulated { Machine::unknown() } else { machine() }
+    match kernel.facts() {
+        facts if facts.is_simulated => Machine::unknown(),
+        facts if facts.is_embedded => {
+            let Machine { tracefs, .. } = machine();
+            Machine { tracefs: tracefs.or(&perfuse::tracefs::OF_EMBEDDED), ..machine() }
+        }
+        _ => machine(),
+    }
 }
 
 /// This machine's events, by sysfs and tracefs. It reads each file when somebody asks for it.

@@ -136,6 +136,11 @@ pub(crate) fn of_the_environment() -> Result<Perf, Failure> {
     from_environment()?.unwrap_or(Choice::Linux).open()
 }
 
+/// Whether neither an option nor the environment names a kernel.
+pub(crate) fn is_free(option: Option<&Choice>) -> Result<bool, Failure> {
+    Ok(option.is_none() && from_environment()?.is_none())
+}
+
 /// The name of the environment variable.
 const VARIABLE: &str = "PERFUSE_KERNEL";
 

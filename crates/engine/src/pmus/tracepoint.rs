@@ -27,6 +27,8 @@ pub(crate) struct TracepointPmu {
     filters: BTreeMap<EventKey, Filter>,
     /// Whether anybody may have the data of each, for tasks that he may measure.
     known: BTreeMap<u64, bool>,
+    /// What is answered for others, if it is not `EINVAL`.
+    unknown: Option<Errno>,
 }
 
 impl fmt::Debug for TracepointPmu {
@@ -54,7 +56,8 @@ impl Pmu for TracepointPmu {
             return Err(Errno::EOPNOTSUPP);
         }
         hw.stopped = false;
-        let open = *self.known.get(&hw.attr.config).ok_or(Errno::EINVAL)?;
+        let unknown = self.unknown.unwrap_or(Errno::EINVAL);
+        let open = *self.known.get(&hw.attr.config).ok_or(unknown)?;
         // Rule J31.
         let data = hw.attr.sample_type.contains(SampleType::RAW);
         if data && !target.inherited && !(open && target.task) { target.raw } else { Ok(()) }
@@ -107,6 +110,9 @@ pub trait Tracepoints {
 
     /// How filters are made.
     fn set_filter_maker(&mut self, maker: FilterMaker);
+
+    /// What is answered for tracepoints that are not there.
+    fn refuse_unknown(&mut self, errno: Errno);
 }
 
 impl Tracepoints for TracepointPmu {
@@ -116,6 +122,10 @@ impl Tracepoints for TracepointPmu {
 
     fn set_filter_maker(&mut self, maker: FilterMaker) {
         self.maker = Some(maker);
+    }
+
+    fn refuse_unknown(&mut self, errno: Errno) {
+        self.unknown = Some(errno);
     }
 }
 
@@ -137,6 +147,14 @@ impl Engine {
     pub fn declare_open_tracepoint(&mut self, id: u64) {
         if let Some(tracepoints) = self.tracepoints() {
             tracepoints.declare(id, true);
+        }
+    }
+
+    /// What is answered for tracepoints that do not exist: `EINVAL` unless told (rule J30). A host that knows few tells by `ENOENT` that
+    /// there may be others elsewhere.
+    pub fn refuse_unknown_tracepoints(&mut self, errno: Errno) {
+        if let Some(tracepoints) = self.tracepoints() {
+            tracepoints.refuse_unknown(errno);
         }
     }
 

@@ -72,9 +72,9 @@ impl Machine {
         changed.into_iter().filter_map(of).collect()
     }
 
-    /// Whether `take_step_changes` has something to tell.
+    /// Whether `take_step_changes` has something to tell, or threads are to stop at their calls, or no longer.
     pub fn steps_have_changed(&self) -> bool {
-        !self.stepping.changed.is_empty()
+        !self.stepping.changed.is_empty() || self.calls_have_changed()
     }
 
     /// Whether a task is to be stepped.

@@ -5,7 +5,7 @@
 //! their children, and tells that they have ended or that their tracer has left them. There are no samples, debug
 //! registers, traps and steps of them, all of which would have to stop them.
 
-use super::{Front, Supervisor, Tracee, lock, step};
+use super::{Front, Supervisor, Tracee, calls, lock, step};
 use crate::debug;
 use crate::proc::{self, Fate};
 use crate::ptrace::{self, Resume, Status, Tid};
@@ -314,6 +314,7 @@ impl Supervisor {
                 }
                 tracee.to_arm = Some(machine.watches_of(task)).filter(|watched| !watched.is_empty());
                 tracee.stepping = step::StepState::of_returned(machine.is_to_be_stepped(task));
+                tracee.calls = calls::CallState::new(machine.tells_calls(task));
                 tracee.looked_at = machine.is_sampled(task);
             }
         }

@@ -90,6 +90,11 @@ impl StepState {
         self.wanted
     }
 
+    /// Whether it has been born, and its first stop is still to come or to be left.
+    pub(super) fn is_newborn(&self) -> bool {
+        self.newborn
+    }
+
     /// It goes on when its process does.
     pub(super) fn remainders(&mut self) {
         self.on = self.wanted;
@@ -118,8 +123,9 @@ impl Tracee {
 }
 
 impl Supervisor {
-    /// Tracees are stepped from now on, or no longer.
+    /// Tracees are stepped from now on, or no longer; or [their calls](super::calls) are told.
     pub fn follow_steps(&mut self) {
+        self.follow_calls();
         let changes = lock(&self.machine).take_step_changes();
         if changes.is_empty() {
             return;
@@ -146,7 +152,8 @@ impl Supervisor {
 
     /// Whether all that are to be stepped are.
     pub fn steps_are_settled(&self) -> bool {
-        self.tracees.values().all(|tracee| !tracee.stepping.wanted || tracee.stepping.on || tracee.stopped)
+        let is_settled = |tracee: &Tracee| !tracee.stepping.wanted || tracee.stepping.on || tracee.stopped;
+        self.calls_are_settled() && self.tracees.values().all(is_settled)
     }
 
     /// A tracee got a SIGTRAP. If that is one of stepping it, the answer is true.

@@ -80,7 +80,7 @@ pub(super) fn explain(call: &Call, errno: Errno) -> Option<Diagnosis> {
         ),
         Errno::ENOENT => here(
             Cause::NotEmbedded,
-            "without Linux' perf_events there are no hardware events, caches or tracepoints, only software \
+            "without Linux' perf_events there are no hardware events, caches or tracepoints but those of system calls, only software \
              events such as task-clock and page-faults, and breakpoints",
         ),
         Errno::EOPNOTSUPP if attr.flags.contains(AttrFlags::INHERIT) && *pid == 0 => here(

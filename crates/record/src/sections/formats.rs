@@ -5,9 +5,6 @@ use perfuse_data::feature::{System, TracingData};
 use perfuse_data::replay::Replay;
 use perfuse_sys::page_size;
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Read};
-use std::path::Path;
 
 /// Copies of files of tracefs.
 #[derive(Debug, Default)]
@@ -24,8 +21,10 @@ impl Formats {
     pub(crate) fn of<'a>(names: impl IntoIterator<Item = &'a str>) -> Option<Self> {
         let mut names = names.into_iter().filter_map(|name| name.split_once(':')).peekable();
         names.peek()?;
-        let root = perfuse::tracefs::root().ok()?;
-        let read = |name: &str| read(&root.join(name)).unwrap_or_default();
+        let root = perfuse::tracefs::root().ok();
+        let read = |name: &str| {
+            root.as_ref().and_then(|root| perfuse::tracefs::read(&root.join(name)).ok()).unwrap_or_default()
+        };
         let mut formats = Formats {
             header_page: read("events/header_page"),
             header_event: read("events/header_event"),
@@ -34,7 +33,7 @@ impl Formats {
             systems: BTreeMap::new(),
         };
         for (system, name) in names {
-            let format = read(&format!("events/{system}/{name}/format"));
+            let format = perfuse::tracefs::format(system, name).unwrap_or_default();
             let known = formats.systems.entry(system.to_owned()).or_default();
             if !format.is_empty() && !known.contains(&format) {
                 known.push(format);
@@ -72,17 +71,4 @@ pub fn take_formats(replay: &mut Replay<'_>) -> Option<bool> {
     let formats = perfuse::tracefs::formats(&ids);
     formats.iter().for_each(|(system, text)| replay.formats_mut().add(system, text));
     (!ids.is_empty()).then_some(!formats.is_empty())
-}
-
-/// Some of these files give everything to the first read, and nothing to later ones.
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let mut file = File::open(path)?;
-    let mut room = vec![0; 64 << 10];
-    let mut bytes = Vec::new();
-    loop {
-        match file.read(&mut room)? {
-            0 => return Ok(bytes),
-            count => bytes.extend_from_slice(&room[..count]),
-        }
-    }
 }

@@ -1,0 +1,71 @@
+//! Tracees whose system calls are told: they stop where each begins and ends.
+
+use super::{Supervisor, Tracee, lock};
+use crate::ptrace::{self, Resume, Tid};
+use crate::regs::Registers;
+use crate::stopped::StoppedThread;
+
+/// Whether calls of a tracee are told.
+#[derive(Debug, Default)]
+pub(super) struct CallState {
+    wanted: bool,
+    /// It goes on until its next one.
+    on: bool,
+    /// Its front wants to hear of that.
+    is_fronts: bool,
+}
+
+impl CallState {
+    pub(super) fn new(wanted: bool) -> Self {
+        CallState { wanted, ..CallState::default() }
+    }
+}
+
+impl Tracee {
+    /// How it goes on, when it is to go on like this.
+    pub(super) fn until_call(&mut self, how: Resume) -> Resume {
+        self.calls.is_fronts = matches!(how, Resume::Syscall(_));
+        self.calls.on = self.calls.wanted;
+        match how {
+            Resume::Continue(signal) if self.calls.on => Resume::Syscall(signal),
+            how => how,
+        }
+    }
+}
+
+impl Supervisor {
+    /// Calls of tracees are told from now on, or no longer.
+    pub(super) fn follow_calls(&mut self) {
+        let changes = lock(&self.machine).take_call_changes();
+        for (tid, wanted) in changes {
+            let Some(tracee) = self.tracees.get_mut(&tid) else { continue };
+            tracee.calls.wanted = wanted;
+            // One that has just been born stops by itself, and a fork that is interrupted fails and is begun again.
+            if wanted && !tracee.stopped && !tracee.calls.on && !tracee.stepping.is_newborn() {
+                // One that is dead needs none.
+                let _ = tracee.interrupt(tid);
+            }
+        }
+    }
+
+    /// Whether all whose calls are to be told stop there.
+    pub(super) fn calls_are_settled(&self) -> bool {
+        self.tracees.values().all(|tracee| !tracee.calls.wanted || tracee.calls.on || tracee.stopped)
+    }
+
+    /// A tracee is stopped where a call begins or ends. Whether its front wants to hear of it.
+    pub(super) fn called(&mut self, tid: Tid) -> bool {
+        let Some(tracee) = self.tracees.get(&tid) else { return true };
+        // A call that was begun again has begun before.
+        if tracee.calls.wanted && tracee.restarted.is_none() {
+            if let (Ok(Some(stop)), Ok(registers)) = (ptrace::call_stop(tid), Registers::of(tid)) {
+                let stopped = StoppedThread::new(tid, registers).in_kernel(true);
+                let mut machine = lock(&self.machine);
+                if let Some(task) = machine.task_of(tid) {
+                    machine.called(task, stop, &stopped);
+                }
+            }
+        }
+        tracee.calls.is_fronts || !tracee.calls.wanted
+    }
+}
