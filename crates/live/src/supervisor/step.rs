@@ -123,7 +123,7 @@ impl Tracee {
 }
 
 impl Supervisor {
-    /// Tracees are stepped from now on, or no longer; or [their calls](super::calls) are told.
+    /// Tracees are stepped from now on, or no longer; or their calls are told.
     pub fn follow_steps(&mut self) {
         self.follow_calls();
         let changes = lock(&self.machine).take_step_changes();
