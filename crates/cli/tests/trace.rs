@@ -1,6 +1,6 @@
 //! `perfuse trace`, the real program: on a kept recording, beside strace, and on programs whose calls are known beforehand.
 
-use perfuse_testkit::{Outcome, need, suite};
+use perfuse_testkit::{Container, Outcome, need, suite};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -39,7 +39,9 @@ suite! {
         tables_come_again_and_again,
         arguments_of_functions_are_told,
         arguments_are_keys_and_conditions,
-        the_embedded_kernel_tells_known_numbers_of_calls;
+        the_embedded_kernel_tells_known_numbers_of_calls,
+        in_a_docker_container_calls_are_told,
+        under_gvisor_calls_are_told;
 }
 
 fn perfuse() -> PathBuf {
@@ -910,6 +912,34 @@ fn the_embedded_kernel_tells_known_numbers_of_calls() -> Outcome {
     assert!(lines.contains(r#"openat(AT_FDCWD, "/nonexistent/name", O_RDONLY) = -1 ENOENT"#), "{lines}");
     assert_eq!(embedded(&["-c", "--", "sh", "-c", "exit 7"]).status.code(), Some(7));
     Ok(())
+}
+
+/// Known numbers of calls in a container, by default options. `restarts`: a call that waits for a child is begun again when there is
+/// news of one.
+fn told_in(container: Container, known: &str, restarts: bool) -> Outcome {
+    let container = container.show(perfuse(), "/perfuse").show(known, "/known");
+    let said = text(&container.run(&["/perfuse", "trace", "-c", "--", "/known"])?.stderr);
+    let table = counts(&said);
+    for (name, calls, errors) in CALLS {
+        let told = table.get(name).copied();
+        let told = told.map(|told| if restarts && name == "wait4" { (told.0 - told.1, 0) } else { told });
+        assert_eq!(told, Some((calls, errors)), "{name}: {said}");
+    }
+    Ok(())
+}
+
+fn in_a_docker_container_calls_are_told() -> Outcome {
+    let folder = Folder::new("docker");
+    let known = known(&folder)?;
+    for user in [0, 1000] {
+        told_in(Container::docker()?.user(user), &known, false)?;
+    }
+    Ok(())
+}
+
+fn under_gvisor_calls_are_told() -> Outcome {
+    let folder = Folder::new("gvisor");
+    told_in(Container::gvisor()?, &known(&folder)?, true)
 }
 
 fn calls_by_the_embedded_kernel_are_straces() -> Outcome {

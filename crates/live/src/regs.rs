@@ -2,7 +2,7 @@
 //! every architecture that is known here.
 
 use crate::proc;
-use crate::ptrace::{self, Tid};
+use crate::ptrace::{self, CallStop, Tid};
 use crate::remote;
 pub use crate::width::Width;
 use perfuse_abi::Errno;
@@ -299,6 +299,23 @@ impl Registers {
         // Addresses beyond 2 GiB are no negative numbers.
         let errno = i64::from(word as i32);
         if self.is_narrow() && (-4095..0).contains(&errno) { errno } else { word }
+    }
+
+    /// Where in a system call a thread is that [stopped for it](ptrace::Status::Syscall), for kernels that do not
+    /// [tell](ptrace::call_stop), as gVisor's. `has_begun`: at the stop before one began.
+    pub(crate) fn call_stop(&self, has_begun: bool) -> CallStop {
+        // A call that begins has no result yet; on arm64 a register tells.
+        #[cfg(target_arch = "x86_64")]
+        let begins = !has_begun && self.result() == -i64::from(libc::ENOSYS);
+        #[cfg(target_arch = "aarch64")]
+        let begins = !has_begun && self.words[7] == 0;
+        match begins {
+            true => CallStop::Entry {
+                number: self.call(),
+                arguments: std::array::from_fn(|index| self.argument(index)),
+            },
+            false => CallStop::Exit { result: self.result() },
+        }
     }
 
     /// The answer of a system call, or its errno.

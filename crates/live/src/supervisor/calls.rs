@@ -1,7 +1,7 @@
 //! Tracees whose system calls are told: they stop where each begins and ends.
 
 use super::{Supervisor, Tracee, lock};
-use crate::ptrace::{self, Resume, Tid};
+use crate::ptrace::{self, CallStop, Resume, Tid};
 use crate::regs::Registers;
 use crate::stopped::StoppedThread;
 
@@ -13,6 +13,8 @@ pub(super) struct CallState {
     on: bool,
     /// Its front wants to hear of that.
     is_fronts: bool,
+    /// Where it stopped last, a call began.
+    has_begun: bool,
 }
 
 impl CallState {
@@ -55,10 +57,15 @@ impl Supervisor {
 
     /// A tracee is stopped where a call begins or ends. Whether its front wants to hear of it.
     pub(super) fn called(&mut self, tid: Tid) -> bool {
-        let Some(tracee) = self.tracees.get(&tid) else { return true };
+        let Some(tracee) = self.tracees.get_mut(&tid) else { return true };
+        let is_fronts = tracee.calls.is_fronts || !tracee.calls.wanted;
         // A call that was begun again has begun before.
         if tracee.calls.wanted && tracee.restarted.is_none() {
-            if let (Ok(Some(stop)), Ok(registers)) = (ptrace::call_stop(tid), Registers::of(tid)) {
+            let Ok(registers) = Registers::of(tid) else { return is_fronts };
+            let told = ptrace::call_stop(tid);
+            let stop = told.unwrap_or_else(|_| Some(registers.call_stop(tracee.calls.has_begun)));
+            tracee.calls.has_begun = matches!(stop, Some(CallStop::Entry { .. }));
+            if let Some(stop) = stop {
                 let stopped = StoppedThread::new(tid, registers).in_kernel(true);
                 let mut machine = lock(&self.machine);
                 if let Some(task) = machine.task_of(tid) {
@@ -66,6 +73,6 @@ impl Supervisor {
                 }
             }
         }
-        tracee.calls.is_fronts || !tracee.calls.wanted
+        is_fronts
     }
 }
