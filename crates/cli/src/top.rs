@@ -214,7 +214,7 @@ impl Args {
 
 /// Runs the subcommand, by the options that `record_args` finds in words.
 pub(crate) fn run(args: &Args, record_args: &dyn Fn(Vec<OsString>) -> Result<Box<record::Args>>) -> Result {
-    let (_kernel, mut plan, remarks) = record::plan(&*record_args(args.words())?, |_| Ok(()))?;
+    let (_kernel, mut plan, remarks) = record::plan(&*record_args(args.words())?)?;
     if let Some(Chains::Stack(bytes)) = plan.chains {
         // Nothing is kept that could be unwound later.
         plan.chains = Some(Chains::Unwound(Some(bytes)));

@@ -434,7 +434,7 @@ pub(crate) fn run(args: &Args, record_args: &dyn Fn(Vec<OsString>) -> Result<Box
     let mut traced = Traced::new(wanted.clone(), args.question(&wanted)?, table)?.of_all_events();
     let kernel = args.kernel(&wanted)?;
     let (kernel, mut plan, remarks) =
-        record::plan(&*record_args(args.words(&wanted, table, kernel.as_ref()))?, |_| Ok(()))?;
+        record::plan(&*record_args(args.words(&wanted, table, kernel.as_ref()))?)?;
     drop(kernel);
     remarks.into_iter().for_each(say);
     arrange(&mut plan, args);

@@ -40,6 +40,7 @@ mod steps;
 mod tests;
 mod watches;
 
+pub use calls::RAW_SYSCALLS;
 pub(crate) use namespaces::Namespaces;
 pub use probes::ProbedFile;
 pub(crate) use probes::ProbesAt;

@@ -129,12 +129,12 @@ pub enum CallStop {
     Entry {
         /// The call.
         number: u64,
-        /// What it was given.
+        /// Its arguments.
         arguments: [u64; 6],
     },
     /// It ends.
     Exit {
-        /// What it gives back; an errno is below zero.
+        /// Its result; an errno is below zero.
         result: i64,
     },
 }

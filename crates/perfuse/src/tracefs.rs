@@ -7,6 +7,8 @@ use crate::facts::{Capabilities, Facts};
 use crate::mounted::{OWN, PLACES};
 use crate::sysfs::file_error;
 use perfuse_events::Refusal;
+#[cfg(all(feature = "embedded", any(target_arch = "x86_64", target_arch = "aarch64")))]
+use perfuse_live::machine::RAW_SYSCALLS;
 use perfuse_sys::Errno;
 use std::fs;
 use std::io::{self, Read};
@@ -85,8 +87,13 @@ pub fn tracepoint_id(system: &str, name: &str) -> Result<u64> {
 }
 
 /// The tracepoints that the embedded kernel has where Linux's cannot be looked up, with their ids.
-pub const OF_EMBEDDED: [(&str, u64); 2] =
-    [("raw_syscalls:sys_enter", 60_001), ("raw_syscalls:sys_exit", 60_002)];
+#[cfg(all(feature = "embedded", any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub const OF_EMBEDDED: &[(&str, u64)] =
+    &[("raw_syscalls:sys_enter", RAW_SYSCALLS[0]), ("raw_syscalls:sys_exit", RAW_SYSCALLS[1])];
+
+/// There is no embedded kernel.
+#[cfg(not(all(feature = "embedded", any(target_arch = "x86_64", target_arch = "aarch64"))))]
+pub const OF_EMBEDDED: &[(&str, u64)] = &[];
 
 /// The text of a tracepoint's format, as this machine tells it; where that cannot be read, that of the embedded kernel's
 /// [own](OF_EMBEDDED).

@@ -132,7 +132,7 @@ impl GoTable {
             table.files = table.half(table.functions + (2 * count + 1) * pointer)? as usize;
             table.names_end = table.bytes.len();
         }
-        // What ends the last function is there, too.
+        // The end of the last function is there, too.
         table.begin(count)?;
         Some(table)
     }
@@ -243,7 +243,7 @@ impl GoTable {
         self.function(low.checked_sub(1)?).filter(|function| address < function.ends)
     }
 
-    /// What a list of a function has for an address: pairs of differences, first of the value, from -1 on, then of the
+    /// The value that a list of a function has for an address. The list is pairs of differences, first of the value, from -1 on, then of the
     /// address up to which it holds.
     fn value(&self, of: &Function, list: usize, address: u64) -> Option<i64> {
         let mut at = self.lists.checked_add(self.fact(of, list)?)?;

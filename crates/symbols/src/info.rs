@@ -1,4 +1,4 @@
-//! [`DebugInfo`]: lines and inlined functions of a program or library, from its file, or from a recording that has them inside.
+//! [`DebugInfo`]: lines and inlined functions of a program or library, from its file or from a recording that has them inside.
 
 use crate::debug_files::SymbolOptions;
 use crate::dwarf::{FileInfo, SourceFrame};
@@ -21,7 +21,7 @@ enum Source {
     Sealed(Sealed),
 }
 
-/// What a file has itself.
+/// The tables of a file.
 #[derive(Debug)]
 enum OfFile {
     Dwarf(Box<FileInfo>),

@@ -98,8 +98,8 @@ fn symbols(program: &Path) -> SymbolTable {
     Elf::open(program).expect("an ELF file").symbols().expect("symbols")
 }
 
-/// What `go tool addr2line` says of addresses: function and line of each. Of programs at any place it knows nothing: there it is
-/// what the debug information has.
+/// Function and line of each address, as `go tool addr2line` tells them. Of programs at any place it knows nothing: there they are
+/// those of the debug information.
 fn theirs(program: &Path, addresses: &[u64]) -> Vec<String> {
     let mut command = Command::new(need::program("go").expect("it built"));
     command.args(["tool", "addr2line"]).arg(program).stdin(Stdio::piped()).stdout(Stdio::piped());

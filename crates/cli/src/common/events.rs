@@ -10,8 +10,8 @@ pub(crate) fn of_kernel(kernel: &Perf) -> Machine {
     match kernel.facts() {
         facts if facts.is_simulated => Machine::unknown(),
         facts if facts.is_embedded => {
-            let Machine { tracefs, .. } = machine();
-            Machine { tracefs: tracefs.or(&perfuse::tracefs::OF_EMBEDDED), ..machine() }
+            let all = machine();
+            Machine { tracefs: all.tracefs.or(perfuse::tracefs::OF_EMBEDDED), ..all }
         }
         _ => machine(),
     }

@@ -14,7 +14,6 @@ use crate::exit::{FAILED, Failure, Result};
 use crate::recording::header::local_time;
 pub(crate) use args::Args;
 use live::Live;
-use perfuse::Perf;
 use perfuse::control::Control;
 use perfuse_record::{Ended, FileSink, Plan, StreamSink, record};
 use perfuse_sys::signal::SIGTERM;
@@ -70,13 +69,9 @@ pub(crate) fn rehearse(args: &Args) -> Result<Tried> {
 }
 
 /// The plan that `args` ask for, with remarks about it, for those who put the samples to another use; it measures as long as the
-/// kernel is kept. `may` refuses kernels that are of no use for it.
-pub(crate) fn plan(
-    args: &Args,
-    may: impl FnOnce(&Perf) -> Result<()>,
-) -> Result<(Chosen, Plan, Vec<String>)> {
+/// kernel is kept.
+pub(crate) fn plan(args: &Args) -> Result<(Chosen, Plan, Vec<String>)> {
     let kernel = args.kernel.decide()?;
-    may(&kernel).inspect_err(|failure| kernel.tell_beside(failure))?;
     args.events_dir.decide()?;
     let Asked { plan, remarks, .. } =
         Asked::new(args, kernel.clone()).inspect_err(|failure| kernel.tell_beside(failure))?;

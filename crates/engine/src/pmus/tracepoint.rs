@@ -27,7 +27,7 @@ pub(crate) struct TracepointPmu {
     filters: BTreeMap<EventKey, Filter>,
     /// Whether anybody may have the data of each, for tasks that he may measure.
     known: BTreeMap<u64, bool>,
-    /// What is answered for others, if it is not `EINVAL`.
+    /// The answer for others, if it is not `EINVAL`.
     unknown: Option<Errno>,
 }
 
@@ -111,7 +111,7 @@ pub trait Tracepoints {
     /// How filters are made.
     fn set_filter_maker(&mut self, maker: FilterMaker);
 
-    /// What is answered for tracepoints that are not there.
+    /// Sets the answer for tracepoints that are not there.
     fn refuse_unknown(&mut self, errno: Errno);
 }
 
@@ -150,7 +150,7 @@ impl Engine {
         }
     }
 
-    /// What is answered for tracepoints that do not exist: `EINVAL` unless told (rule J30). A host that knows few tells by `ENOENT` that
+    /// Sets the answer for tracepoints that do not exist, which is `EINVAL` otherwise (rule J30). A host that knows few tells by `ENOENT` that
     /// there may be others elsewhere.
     pub fn refuse_unknown_tracepoints(&mut self, errno: Errno) {
         if let Some(tracepoints) = self.tracepoints() {

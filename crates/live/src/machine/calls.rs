@@ -1,6 +1,6 @@
 //! System calls of tasks: the tracepoints `raw_syscalls:sys_enter` and `sys_exit`, at stops of threads that tell of them.
 //!
-//! They have the numbers that Linux' tracing file system tells, where it can be read, for programs that look there, and [`OWN`] everywhere.
+//! They have the numbers that Linux' tracing file system tells, where it can be read, for programs that look there, and [`RAW_SYSCALLS`] everywhere.
 
 use super::Machine;
 use crate::ptrace::{CallStop, Tid};
@@ -10,7 +10,7 @@ use perfuse_engine::{Engine, Hit, TaskId};
 use std::collections::BTreeSet;
 
 /// The tracepoints of the beginning and of the end of calls, by numbers that the kernel gives to none.
-const OWN: [u64; 2] = [60_001, 60_002];
+pub const RAW_SYSCALLS: [u64; 2] = [60_001, 60_002];
 
 /// Where tracing file systems are.
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
@@ -32,7 +32,7 @@ impl Calls {
         };
         let of_linux =
             PLACES.iter().find_map(|place| Some([number(place, "sys_enter")?, number(place, "sys_exit")?]));
-        let points: Vec<[u64; 2]> = of_linux.into_iter().chain([OWN]).collect();
+        let points: Vec<[u64; 2]> = of_linux.into_iter().chain([RAW_SYSCALLS]).collect();
         engine.refuse_unknown_tracepoints(Errno::ENOENT);
         points.iter().flatten().for_each(|&id| engine.declare_open_tracepoint(id));
         Calls { points, changed: BTreeSet::new() }

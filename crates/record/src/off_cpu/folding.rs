@@ -65,7 +65,7 @@ pub(crate) fn told(mut attr: Attr) -> Attr {
     attr
 }
 
-/// What happens to a thread.
+/// An event in a thread's life.
 #[derive(Clone, Copy, Debug)]
 enum What {
     /// It is about to leave its cpu, with this stack.
@@ -90,14 +90,14 @@ struct Moment {
 struct Thread {
     /// Its stack, until it leaves.
     stack: Option<u32>,
-    /// Who it is while it sleeps, at which stack, and since when.
+    /// While it sleeps: its process and thread, the stack, and the time at which it fell asleep.
     sleeps: Option<(Tid, u32, u64)>,
     /// It leaves its cpu once more.
     ends: bool,
 }
 
 /// Sums sleep up.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Folding {
     ids: HashSet<u64>,
     samples: RecordFormat,
@@ -124,14 +124,7 @@ impl Folding {
             samples: RecordFormat::of(comes, ByteOrder::NATIVE),
             others: *others,
             but: (matches!(plan.target, Target::Cpus(_)) && plan.follow.is_none()).then(std::process::id),
-            moments: Vec::new(),
-            last: 0,
-            threads: HashMap::new(),
-            stacks: HashMap::new(),
-            rows: Vec::new(),
-            places: HashMap::new(),
-            without_room: 0,
-            samples_taken: 0,
+            ..Folding::default()
         }
     }
 
@@ -146,7 +139,7 @@ impl Folding {
                 };
                 let (Some(thread), Some(time)) = (sample.tid, sample.time) else { return true };
                 let chain = sample.callchain.as_ref().map(|chain| chain.words.iter().collect::<Vec<u64>>());
-                // What tells the sides of a chain apart is no address.
+                // Markers between the sides of a chain are no addresses.
                 let mut chain = chain.unwrap_or_default();
                 chain.retain(|&word| word < CallchainContext::MAX.0);
                 let what = What::Stack(self.stack(chain));
@@ -249,7 +242,7 @@ impl Folding {
         (*count, *sum) = (*count + 1, *sum + ns);
     }
 
-    /// What it came to, up to a time, and how many sleeps found no room.
+    /// Ends: the sums up to a time, and how many sleeps found no room.
     pub(crate) fn end(mut self, now: Option<u64>) -> (Vec<OffCpuRow>, u64) {
         self.fold(u64::MAX);
         let now = now.unwrap_or(self.last);
@@ -303,7 +296,7 @@ impl Sink for Out<'_> {
     fn records(&mut self, parts: &[&[u8]]) -> io::Result<()> {
         let Some(folding) = &mut self.folding else { return self.sink.records(parts) };
         let all = parts.concat();
-        // What goes on is told in the pieces between what does not.
+        // The records between those that it takes go on, in pieces.
         let (mut pieces, mut begin, mut at) = (Vec::new(), 0, 0);
         while let Ok((record, after)) = RawRecord::split(&all[at..], ByteOrder::NATIVE) {
             let end = all.len() - after.len();
@@ -364,20 +357,7 @@ mod tests {
     const PREEMPTED: What = What::Out { sleeps: false };
 
     fn empty() -> Folding {
-        Folding {
-            ids: HashSet::new(),
-            samples: RecordFormat::default(),
-            others: RecordFormat::default(),
-            but: Some(9),
-            moments: Vec::new(),
-            last: 0,
-            threads: HashMap::new(),
-            stacks: HashMap::new(),
-            rows: Vec::new(),
-            places: HashMap::new(),
-            without_room: 0,
-            samples_taken: 0,
-        }
+        Folding { but: Some(9), ..Folding::default() }
     }
 
     fn at(time: u64, tid: u32, what: What) -> Moment {

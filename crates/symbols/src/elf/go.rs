@@ -1,4 +1,4 @@
-//! What Go's linker writes: the section with its table of functions, and words of the runtime's data, as they are once a program is
+//! The parts that Go's linker writes: the section with its table of functions, and words of the runtime's data, as they are once a program is
 //! loaded.
 
 use super::{Elf, Section};
@@ -62,28 +62,43 @@ impl Elf {
         number: usize,
         fits: impl Fn(&dyn Fn(usize) -> Option<u64>) -> bool,
     ) -> Option<u64> {
-        let data =
-            self.sections.iter().filter(|section| section.is(elf::SHF_WRITE) && section.is(elf::SHF_ALLOC));
-        data.filter(|section| section.kind != elf::SHT_NOBITS).find_map(|section| {
-            let content = self.bytes_of(section, MAX_DATA, "data").ok()?;
+        let is_data = |section: &&Section| {
+            section.is(elf::SHF_WRITE) && section.is(elf::SHF_ALLOC) && section.kind != elf::SHT_NOBITS
+        };
+        let (address, word) = self.find_in_sections(is_data, |section, content| {
             let word = |at: usize| self.word(content.get(at..at + bytes)?);
-            let found =
-                (0..content.len()).step_by(bytes).find(|&at| fits(&|number| word(at + number * bytes)))?;
+            let words_from = |at: usize| move |number: usize| word(at + number * bytes);
+            let found = (0..content.len()).step_by(bytes).find(|&at| fits(&words_from(at)))?;
             let at = found + number * bytes;
-            word(at).filter(|&word| word != 0).or_else(|| self.relocated(section.address + at as u64))
-        })
+            Some((section.address.wrapping_add(at as u64), word(at)?))
+        })?;
+        if word != 0 { Some(word) } else { self.relocated(address) }
     }
 
-    /// What is written at an address when the program is loaded, from the program's place on.
+    /// The number that is written at an address when the program is loaded, counted from the program's place.
     fn relocated(&self, address: u64) -> Option<u64> {
-        let tables = self.sections.iter().filter(|section| section.kind == elf::SHT_RELA && self.is_64);
-        tables.filter(|section| section.is(elf::SHF_ALLOC)).find_map(|section| {
-            let entries = self.bytes_of(section, MAX_DATA, "relocations").ok()?;
+        let is_table =
+            |section: &&Section| section.kind == elf::SHT_RELA && self.is_64 && section.is(elf::SHF_ALLOC);
+        self.find_in_sections(is_table, |_, entries| {
             let word = |entry: &[u8], number: usize| self.word(&entry[8 * number..8 * number + 8]);
             let of = |entry: &&[u8]| {
                 word(entry, 0) == Some(address) && RELATIVE.map(u64::from).map(Some).contains(&word(entry, 1))
             };
             entries.chunks_exact(24).find(of).and_then(|entry| word(entry, 2))
+        })
+    }
+
+    /// The first answer of `find` to the bytes of such sections. Sections that together have more bytes than the file are left out:
+    /// thousands may name the same ones.
+    fn find_in_sections<T>(
+        &self,
+        which: impl Fn(&&Section) -> bool,
+        find: impl Fn(&Section, &[u8]) -> Option<T>,
+    ) -> Option<T> {
+        let mut left = self.image.len;
+        self.sections.iter().filter(which).find_map(|section| {
+            left = left.checked_sub(section.size)?;
+            find(section, &self.bytes_of(section, MAX_DATA, "data").ok()?)
         })
     }
 
