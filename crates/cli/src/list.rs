@@ -89,8 +89,8 @@ pub(crate) fn completions(list: &str, metrics: bool) -> Vec<String> {
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> Result {
     args.events_dir.decide()?;
-    let mut machine = events::machine();
     let kernel = kernel::of_the_environment()?;
+    let mut machine = events::of_kernel(&kernel);
     if !kernel.facts().is_embedded {
         machine.beside = &[];
     }

@@ -291,15 +291,20 @@ impl Args {
         words
     }
 
-    /// The kernel to ask. Where the user may not look Linux's tracepoints up, the embedded kernel tells of system calls.
+    /// The kernel to ask. Where the user may not look Linux's tracepoints up, the embedded kernel tells of system calls,
+    /// births, new programs and ends of threads.
     fn kernel(&self, wanted: &Wanted) -> Result<Option<Choice>> {
-        let calls_alone = wanted.has_calls && wanted.events.is_empty() && !self.is_of_cpus();
-        if !calls_alone || !kernel::is_free(self.kernel.as_ref())? || Perf::linux_refuses().is_some() {
+        let is_told = |(event, _): &(String, Option<String>)| {
+            perfuse::tracefs::of_embedded().iter().any(|(name, _)| event == name)
+        };
+        let can_tell = wanted.events.iter().all(is_told) && !self.is_of_cpus();
+        if !can_tell || !kernel::is_free(self.kernel.as_ref())? || Perf::linux_refuses().is_some() {
             return Ok(self.kernel.clone());
         }
         let Err(why) = perfuse::tracefs::root() else { return Ok(None) };
         say(format_args!(
-            "perfuse itself tells of system calls (--kernel embedded): {}",
+            "perfuse itself tells of {} (--kernel embedded): {}",
+            if wanted.has_calls { "system calls" } else { "these events" },
             why.diagnosis().explanation
         ));
         Ok(Some(Choice::Embedded))

@@ -284,6 +284,9 @@ impl Refused<'_> {
         let near = self.near(name);
         let rest = match (known, self.elsewhere(name)) {
             (Some(sentence), _) => format!(": {sentence}"),
+            _ if near.iter().any(|near| near == name) => {
+                format!(" before its name: perfuse {own} {name} ...")
+            }
             _ if !near.is_empty() => format!("; did you mean {}?", near.join(" or ")),
             (_, elsewhere) if !elsewhere.is_empty() && elsewhere.len() <= 5 => {
                 let have = if elsewhere.len() == 1 { "has" } else { "have" };

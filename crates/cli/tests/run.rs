@@ -10,7 +10,8 @@ suite! {
         ends_as_the_tool_does;
     witnesses:
         perf_stat_counts_what_linux_counts,
-        perf_record_wakes_up_as_seldom_as_on_linux;
+        perf_record_wakes_up_as_seldom_as_on_linux,
+        tracepoints_are_linuxs;
     measurements:
         says_why_not,
         a_traced_perfuse_says_who_traces_it,
@@ -159,6 +160,83 @@ fn perf_record_wakes_up_as_seldom_as_on_linux() -> Outcome {
     let (woken, samples) = (number_before(&said, " times to write"), number_before(&said, " samples)"));
     assert!(samples > 50, "{said}");
     assert!(woken < 20, "{said}");
+    Ok(())
+}
+
+/// Records of system calls and of what happens to processes, with filters of the kernel's, are those of Linux.
+fn tracepoints_are_linuxs() -> Outcome {
+    need::perf()?;
+    need::tracefs()?;
+    const EVENTS: [(&str, &str); 6] = [
+        ("syscalls:sys_enter_openat", "flags & 0x80000 && dfd > 5"),
+        ("syscalls:sys_exit_openat", "ret >= 3 || ret == -2"),
+        ("raw_syscalls:sys_enter", "id == 59 || (id >= 231 && id < 258)"),
+        ("sched:sched_process_fork", "parent_comm ~ \"s*\""),
+        ("sched:sched_process_exec", "filename != \"/usr/bin/true\""),
+        ("sched:sched_process_exit", "group_dead == 1"),
+    ];
+    const SCRIPT: &str = "ls / > /dev/null; /usr/bin/true; /bin/echo nothing | cat > /dev/null; exit 3";
+    let file = std::env::temp_dir().join(format!("perfuse-run-{}-points.data", std::process::id()));
+    let path = file.display().to_string();
+    let mut words = vec!["record", "-o", &path];
+    for (event, filter) in &EVENTS {
+        words.extend(["-e", event, "--filter", filter]);
+    }
+    words.extend(["--", "/bin/sh", "-c", SCRIPT]);
+    // What it says of each event, with the numbers of processes by their order, and without addresses.
+    let told = || -> Result<Vec<String>, Skip> {
+        let script = perf::succeeds(&mut perf::command(&["script", "-F", "pid,event,trace", "-i", &path])?)?;
+        let said = String::from_utf8_lossy(&script.stdout).into_owned();
+        let mut pids: Vec<u32> =
+            said.lines().filter_map(|line| line.split_whitespace().next()?.parse().ok()).collect();
+        pids.sort_unstable();
+        pids.dedup();
+        let mut lines: Vec<String> = said
+            .lines()
+            .map(|line| {
+                let calls = line.split('(').next().unwrap_or_default().split_whitespace();
+                let words = calls.map(|word| {
+                    if word.len() > "0xffffff9c,".len() && word.starts_with("0x") { "ADDR" } else { word }
+                });
+                let line = words.collect::<Vec<_>>().join(" ");
+                pids.iter()
+                    .enumerate()
+                    .fold(line, |line, (at, pid)| line.replace(&pid.to_string(), &format!("<{at}>")))
+            })
+            .collect();
+        // Two processes run at the same time.
+        lines.sort_unstable();
+        Ok(lines)
+    };
+    let done = perf::command(&words)?.output().expect("perf starts");
+    assert_eq!(done.status.code(), Some(3), "{}", text(&done));
+    let linux = told()?;
+    let hosted = |words: &[&str]| {
+        let mut command = perfuse(&[&["perf"], words].concat());
+        perf::impersonal(&mut command).output().expect("perfuse starts")
+    };
+    let run = hosted(&words);
+    assert_eq!(run.status.code(), done.status.code(), "{}", text(&run));
+    let ours = told()?;
+    let _ = std::fs::remove_file(&file);
+    assert!(linux.len() > 50, "{linux:#?}");
+    for (event, _) in EVENTS {
+        assert!(linux.iter().any(|line| line.contains(event)), "{event}: {linux:#?}");
+    }
+    let differing: Vec<_> = linux.iter().zip(&ours).find(|(linux, ours)| linux != ours).into_iter().collect();
+    assert!(
+        differing.is_empty() && linux.len() == ours.len(),
+        "{differing:?}, {} {}",
+        linux.len(),
+        ours.len()
+    );
+    // A text that is no filter is refused alike.
+    for filter in ["dfd", "nothing == 1", "dfd == \"x\"", "(dfd == 1", "dfd in {1}"] {
+        let words = ["record", "-o", &path, "-e", EVENTS[0].0, "--filter", filter, "--", "true"];
+        let linux = perf::command(&words)?.output().expect("perf starts");
+        let run = hosted(&words);
+        assert_eq!((text(&linux), linux.status.code()), (text(&run), run.status.code()), "{filter}");
+    }
     Ok(())
 }
 

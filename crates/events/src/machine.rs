@@ -174,6 +174,8 @@ pub struct Tracefs {
     finder: Option<TracefsFinder>,
     /// Tracepoints that are there where it cannot be read, with their ids.
     own: &'static [(&'static str, u64)],
+    /// They are not there, but elsewhere: what to say of that where it cannot be read.
+    hint: Option<&'static str>,
 }
 
 /// Finds the root of the tracing file system, or tells why it cannot be had.
@@ -202,6 +204,12 @@ impl Tracefs {
     #[must_use]
     pub fn or(self, own: &'static [(&'static str, u64)]) -> Self {
         Tracefs { own, ..self }
+    }
+
+    /// The same with what would help to have these tracepoints where the file system cannot be read.
+    #[must_use]
+    pub fn or_elsewhere(self, own: &'static [(&'static str, u64)], hint: &'static str) -> Self {
+        Tracefs { own, hint: Some(hint), ..self }
     }
 
     /// The folder `events`.
@@ -251,7 +259,10 @@ impl Catalogue for Tracefs {
         }
         let own = || self.own.iter().find(|(own, _)| own.split_once(':') == Some((system, name)));
         let path = match (self.events(), own()) {
-            (Err(_), Some((_, id))) => return Ok(*id),
+            (Err(Refusal::Unreadable(why)), Some((_, id))) => {
+                let elsewhere = |hint| Refusal::Unreadable(alloc::format!("{why}; {hint}"));
+                return self.hint.map_or(Ok(*id), |hint| Err(elsewhere(hint)));
+            }
             (events, _) => events?.join(system).join(name).join("id"),
         };
         match fs::read_to_string(&path) {
@@ -262,7 +273,13 @@ impl Catalogue for Tracefs {
     }
 
     fn tracepoints(&self) -> Result<Vec<(String, String)>, Refusal> {
-        let events = self.events()?;
+        let events = match self.events() {
+            Err(_) if !self.own.is_empty() && self.hint.is_none() => {
+                let names = self.own.iter().filter_map(|(name, _)| name.split_once(':'));
+                return Ok(names.map(|(system, name)| (system.to_owned(), name.to_owned())).collect());
+            }
+            events => events?,
+        };
         let names = |dir: &Path| -> Result<Vec<String>, Refusal> {
             let entries = fs::read_dir(dir).map_err(|error| closed(dir, &error))?;
             let is_dir = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());

@@ -66,6 +66,7 @@ pub mod step;
 pub mod stopped;
 pub mod supervisor;
 mod text;
+pub mod tracepoints;
 mod width;
 mod world;
 

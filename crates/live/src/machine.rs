@@ -26,7 +26,6 @@ use perfuse_engine::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-mod calls;
 mod ioctls;
 mod maps;
 mod names;
@@ -38,9 +37,9 @@ mod sampled;
 mod steps;
 #[cfg(test)]
 mod tests;
+mod tracepoints;
 mod watches;
 
-pub use calls::RAW_SYSCALLS;
 pub(crate) use namespaces::Namespaces;
 pub use probes::ProbedFile;
 pub(crate) use probes::ProbesAt;
@@ -144,7 +143,7 @@ pub struct Machine {
     pending_effects: watches::PendingEffects,
     places: Option<probes::ProbeTable>,
     stepping: steps::Stepping,
-    calls: calls::Calls,
+    tracepoints: tracepoints::Tracepoints,
     /// What programs have made by `bpf(2)`.
     bpf: bpf::Shared,
     /// Once an event asks for them.
@@ -189,7 +188,7 @@ impl Machine {
         }
         let places = probes::ProbeTable::new(&mut engine);
         let stepping = steps::Stepping::new(&mut engine);
-        let calls = calls::Calls::new(&mut engine);
+        let tracepoints = tracepoints::Tracepoints::new(&mut engine);
         // One's own tasks with the kernel's part of their counts, and nothing beyond (section B).
         let set = engine.set_sysctl(Sysctl::PerfEventParanoid, "1");
         debug_assert!(set.is_ok(), "every number is allowed");
@@ -210,7 +209,7 @@ impl Machine {
             pending_effects: watches::PendingEffects::default(),
             places,
             stepping,
-            calls,
+            tracepoints,
             bpf: bpf::Shared::new(),
             build_ids: None,
             estimate_switches: settings.estimate_switches,
@@ -349,6 +348,7 @@ impl Machine {
             self.processes.entry(pid).or_default().maps = copy.unwrap_or_default();
         }
         self.within(task, now, |_, _| {});
+        self.tell_fork(parent, tid);
         task
     }
 
@@ -384,6 +384,7 @@ impl Machine {
         self.see_rights(pid);
         // Events that were switched on by it start here.
         self.within(task, now, |_, _| {});
+        self.tell_exec(task, old);
     }
 
     /// A task has ended; its last numbers can still be read, or are these (`read`).
@@ -396,6 +397,7 @@ impl Machine {
         }
         self.lost |= proc::times_short() != short;
         self.see_name(task);
+        self.tell_end(task);
         let parent = self.tasks.get(&task).and_then(|known| match known.pid == known.tid {
             true => self.task_of(proc::parent_of(known.pid)?),
             false => self.task_of(known.pid),
@@ -672,6 +674,9 @@ impl Machine {
         let Attr { type_, sample_period: period, flags, .. } = seen;
         if period != 0 || seen.sample_type.contains(SampleType::CALLCHAIN) {
             self.follow_limits();
+        }
+        if type_ == EventType::TRACEPOINT {
+            self.know_tracepoint(seen.config);
         }
         self.stacks |= seen.sample_type.intersects(SampleType::CALLCHAIN | SampleType::STACK_USER);
         let software = type_ == EventType::SOFTWARE;

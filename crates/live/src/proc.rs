@@ -324,6 +324,29 @@ pub fn comm(pid: Tid, tid: Tid) -> Vec<u8> {
     Files::new(pid, tid).name().unwrap_or_default()
 }
 
+/// The kernel's priority of a thread: 100 above that of `proc(5)`.
+pub(crate) fn priority(pid: Tid, tid: Tid) -> Option<i64> {
+    let text = perfuse_proc::read::stat(pid as u32, tid as u32)?;
+    let priority: i64 = Stat::parse(&text)?.fields().nth(18 - 3)?.parse().ok()?;
+    Some(priority + 100)
+}
+
+/// The path that the program of a process was asked for by: what `AT_EXECFN` points to (`getauxval(3)`).
+pub(crate) fn program_name(pid: Tid) -> Option<Vec<u8>> {
+    const AT_EXECFN: u64 = 31;
+    let auxv = std::fs::read(format!("/proc/{pid}/auxv")).ok()?;
+    let word = if is_narrow(pid) { 4 } else { 8 };
+    let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte));
+    let mut entries =
+        auxv.chunks_exact(2 * word).map(|entry| (number(&entry[..word]), number(&entry[word..])));
+    let (_, addr) = entries.find(|&(kind, _)| kind == AT_EXECFN)?;
+    let mut bytes = vec![0; libc::PATH_MAX as usize];
+    let got = crate::remote::read_present(pid, addr, &mut bytes).ok()?;
+    let end = bytes[..got].iter().position(|&byte| byte == 0)?;
+    bytes.truncate(end);
+    Some(bytes)
+}
+
 /// The process of a thread.
 pub fn process_of(tid: Tid) -> Option<Tid> {
     number_in_status(tid, "Tgid")

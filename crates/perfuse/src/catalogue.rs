@@ -308,9 +308,8 @@ fn encoding(spec: &EventSpec) -> Option<(u32, Vec<u64>)> {
 
 /// The fields of a tracepoint, without those that all have: names and types.
 pub fn fields(name: &str) -> Vec<(String, String)> {
-    let Ok(root) = tracefs::root() else { return Vec::new() };
-    let path = root.join("events").join(name.replacen(':', "/", 1)).join("format");
-    let Some(format) = std::fs::read_to_string(path).ok().and_then(|text| Format::parse(&text)) else {
+    let text = name.split_once(':').and_then(|(system, name)| tracefs::format(system, name));
+    let Some(format) = text.and_then(|text| Format::parse(std::str::from_utf8(&text).ok()?)) else {
         return Vec::new();
     };
     let own = format.fields.into_iter().filter(|field| !field.name.starts_with("common_"));

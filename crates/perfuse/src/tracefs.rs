@@ -7,8 +7,6 @@ use crate::facts::{Capabilities, Facts};
 use crate::mounted::{OWN, PLACES};
 use crate::sysfs::file_error;
 use perfuse_events::Refusal;
-#[cfg(all(feature = "embedded", any(target_arch = "x86_64", target_arch = "aarch64")))]
-use perfuse_live::machine::RAW_SYSCALLS;
 use perfuse_sys::Errno;
 use std::fs;
 use std::io::{self, Read};
@@ -87,47 +85,31 @@ pub fn tracepoint_id(system: &str, name: &str) -> Result<u64> {
 }
 
 /// The tracepoints that the embedded kernel has where Linux's cannot be looked up, with their ids.
-#[cfg(all(feature = "embedded", any(target_arch = "x86_64", target_arch = "aarch64")))]
-pub const OF_EMBEDDED: &[(&str, u64)] =
-    &[("raw_syscalls:sys_enter", RAW_SYSCALLS[0]), ("raw_syscalls:sys_exit", RAW_SYSCALLS[1])];
+pub fn of_embedded() -> &'static [(&'static str, u64)] {
+    #[cfg(all(feature = "embedded", any(target_arch = "x86_64", target_arch = "aarch64")))]
+    return perfuse_live::tracepoints::own();
+    #[cfg(not(all(feature = "embedded", any(target_arch = "x86_64", target_arch = "aarch64"))))]
+    &[]
+}
 
-/// There is no embedded kernel.
-#[cfg(not(all(feature = "embedded", any(target_arch = "x86_64", target_arch = "aarch64"))))]
-pub const OF_EMBEDDED: &[(&str, u64)] = &[];
+/// The format of one of these.
+fn own_format(name: &str) -> Option<String> {
+    #[cfg(all(feature = "embedded", any(target_arch = "x86_64", target_arch = "aarch64")))]
+    return perfuse_live::tracepoints::own_format(name);
+    #[cfg(not(all(feature = "embedded", any(target_arch = "x86_64", target_arch = "aarch64"))))]
+    {
+        let _ = name;
+        None
+    }
+}
 
 /// The text of a tracepoint's format, as this machine tells it; where that cannot be read, that of the embedded kernel's
-/// [own](OF_EMBEDDED).
+/// [own](of_embedded).
 pub fn format(system: &str, name: &str) -> Option<Vec<u8>> {
     match root() {
         Ok(root) => read(&root.join("events").join(system).join(name).join("format")).ok(),
         Err(_) => own_format(&format!("{system}:{name}")).map(String::into_bytes),
     }
-}
-
-/// The format of one of [`OF_EMBEDDED`], laid out as Linux's.
-fn own_format(name: &str) -> Option<String> {
-    let (name, id) = OF_EMBEDDED.iter().find(|(own, _)| *own == name)?;
-    let (_, event) = name.split_once(':')?;
-    let (fields, print) = match event {
-        "sys_enter" => (
-            "\tfield:long id;\toffset:8;\tsize:8;\tsigned:1;\n\
-             \tfield:unsigned long args[6];\toffset:16;\tsize:48;\tsigned:0;\n",
-            "\"NR %ld (%lx, %lx, %lx, %lx, %lx, %lx)\", REC->id, REC->args[0], REC->args[1], REC->args[2], \
-             REC->args[3], REC->args[4], REC->args[5]",
-        ),
-        _ => (
-            "\tfield:long id;\toffset:8;\tsize:8;\tsigned:1;\n\
-             \tfield:long ret;\toffset:16;\tsize:8;\tsigned:1;\n",
-            "\"NR %ld = %ld\", REC->id, REC->ret",
-        ),
-    };
-    Some(format!(
-        "name: {event}\nID: {id}\nformat:\n\
-         \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
-         \tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\
-         \tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n\
-         \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n{fields}\nprint fmt: {print}\n"
-    ))
 }
 
 /// The content of a file. Some give everything to the first read, and nothing to later ones.
@@ -147,8 +129,10 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
 /// read, are missing.
 pub fn formats(ids: &[u64]) -> Vec<(String, String)> {
     let Ok(root) = root() else {
-        let own = OF_EMBEDDED.iter().filter(|(_, id)| ids.contains(id));
-        return own.filter_map(|(name, _)| Some(("raw_syscalls".to_owned(), own_format(name)?))).collect();
+        let own = of_embedded().iter().filter(|(_, id)| ids.contains(id));
+        return own
+            .filter_map(|(name, _)| Some((name.split_once(':')?.0.to_owned(), own_format(name)?)))
+            .collect();
     };
     let names = |folder: &Path| -> Vec<PathBuf> {
         fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect()

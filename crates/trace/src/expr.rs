@@ -153,6 +153,11 @@ impl Expr {
         kernel::part(self, schema)
     }
 
+    /// Whether ftrace takes it for a filter at a tracepoint of this format: fields that are compared with a number or a text.
+    pub fn is_ftraces(&self, schema: &Schema<'_>) -> bool {
+        kernel::is_ftraces(&self.root, schema)
+    }
+
     /// The names of all fields in it.
     pub fn names(&self) -> Vec<&str> {
         let mut names = Vec::new();

@@ -7,12 +7,14 @@
 
 pub(crate) mod eval;
 mod expr;
+mod fill;
 mod lexer;
 mod steps;
 #[cfg(test)]
 mod tests;
 
 use eval::{CUT, Room};
+pub use fill::Filling;
 use perfuse_abi::ByteOrder;
 use std::fmt::Write;
 use steps::Print;

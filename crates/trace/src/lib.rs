@@ -40,7 +40,7 @@ pub use errno::{errno_name, errno_remark};
 pub use expr::{
     Bound, BoundValue, Expr, ExprError, Extra, KernelPart, Kind, NoExtras, RawRecord, Record, Schema, Value,
 };
-pub use format::{Field, FieldKind, Format, Names, NoNames};
+pub use format::{Field, FieldKind, Filling, Format, Names, NoNames};
 pub use off_cpu::{OffCpu, OffCpuRow};
 pub use perfuse_abi as abi;
 pub use sums::{Asked, Distribution, Groups, Question, Statistic};

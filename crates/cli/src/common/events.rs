@@ -3,16 +3,14 @@
 use super::tables;
 use crate::exit::Failure;
 use perfuse::Perf;
+use perfuse::tracefs::of_embedded;
 use perfuse_events::{EventList, EventSet, Machine, Tracefs};
 
 /// The events of the machine that a kernel measures.
 pub(crate) fn of_kernel(kernel: &Perf) -> Machine {
     match kernel.facts() {
         facts if facts.is_simulated => Machine::unknown(),
-        facts if facts.is_embedded => {
-            let all = machine();
-            Machine { tracefs: all.tracefs.or(perfuse::tracefs::OF_EMBEDDED), ..all }
-        }
+        facts if facts.is_embedded => Machine { tracefs: tracefs().or(of_embedded()), ..machine() },
         _ => machine(),
     }
 }
@@ -20,14 +18,17 @@ pub(crate) fn of_kernel(kernel: &Perf) -> Machine {
 /// This machine's events, by sysfs and tracefs. It reads each file when somebody asks for it.
 pub(crate) fn machine() -> Machine {
     let beside = perfuse::OWN_PMUS;
-    let tracefs = Tracefs::found_by(perfuse::tracefs::find);
     Machine {
-        tracefs,
+        tracefs: tracefs().or_elsewhere(of_embedded(), "--kernel embedded tells of it without that"),
         beside,
         finder: Some(perfuse_record::find_probes),
         tables: Some(tables::tables),
         ..Machine::new()
     }
+}
+
+fn tracefs() -> Tracefs {
+    Tracefs::found_by(perfuse::tracefs::find)
 }
 
 /// The events of a list as it stands after `-e`.

@@ -854,7 +854,7 @@ fn is_without_position(system_call: &SystemCall) -> bool {
     let [_, _, _, low, high, flags] = system_call.arguments;
     let position = match system_call.width {
         Width::Native => low == u64::MAX,
-        Width::Narrow => [low, high] == [u32::MAX.into(); 2],
+        Width::Narrow => [low, high] == [u64::from(u32::MAX); 2],
     };
     position && flags == 0
 }

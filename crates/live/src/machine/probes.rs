@@ -8,8 +8,9 @@ use crate::ptrace::Tid;
 use crate::remote;
 use crate::stopped::StoppedThread;
 use crate::text;
+use crate::tracepoints;
 use perfuse_abi::{Attr, ByteOrder, Errno, EventType};
-use perfuse_engine::{EventKey, Hit, PmuId, ProbePmu, Probes, TaskId};
+use perfuse_engine::{EventKey, Filter, Hit, PmuId, ProbePmu, Probes, TaskId};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -115,6 +116,10 @@ impl Probes for Numbered {
     }
 
     fn clear(&mut self, _number: u64) {}
+
+    fn filter(&mut self, _number: u64, text: &str) -> Result<Filter, Errno> {
+        tracepoints::filter_of_probe(text)
+    }
 }
 
 /// The type that Linux gives to the PMU of this name, by which programs know it; if it tells none, the usual one.

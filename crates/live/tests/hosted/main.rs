@@ -304,7 +304,6 @@ scenarios! {
     hardware_events
     single_steps
     probes_of_users
-    filters_of_probes
     kernel_threads
     places_in_the_kernel
     kernel_time_outside_of_calls

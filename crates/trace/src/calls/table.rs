@@ -42,6 +42,20 @@ impl Argument {
         matches!(self.kind, "path" | "str" | "sockaddr")
     }
 
+    /// Its type in C, as the kernel tells it; where that is the name of a type of its own, an int or a pointer.
+    pub fn c_type(&self) -> &'static str {
+        match self.kind {
+            "path" | "str" => "const char *",
+            "ptr" | "sockaddr" | "peer" => "void *",
+            "size" => "size_t",
+            "hex" => "unsigned long",
+            "long" => "long",
+            "fd" | "uint" => "unsigned int",
+            "mode" => "umode_t",
+            _ => "int",
+        }
+    }
+
     /// Whether it is where the call writes a socket's address; the next argument is where it writes how long that is.
     pub fn is_peer(&self) -> bool {
         self.kind == "peer"

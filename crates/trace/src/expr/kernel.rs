@@ -44,6 +44,23 @@ pub(super) fn part(expr: &Expr, schema: &Schema<'_>) -> KernelPart {
     KernelPart { filter, rest: rest.join(" && ").parse().ok().filter(|_| !rest.is_empty()), why }
 }
 
+/// Whether ftrace takes a test as it stands.
+pub(super) fn is_ftraces(node: &Node, schema: &Schema<'_>) -> bool {
+    let is_number = |node: &Node| match &node.what {
+        What::Unary("-", of) => matches!(of.what, What::Number(_)),
+        what => matches!(what, What::Number(_)),
+    };
+    let is_text = |node: &Node| matches!(node.what, What::Text(_));
+    match &node.what {
+        What::Or(nodes) | What::And(nodes) => nodes.iter().all(|node| is_ftraces(node, schema)),
+        What::Not(of) => is_ftraces(of, schema),
+        What::Compare(.., right) => (is_number(right) || is_text(right)) && truth(node, schema).is_ok(),
+        What::Binary("&", _, right) => is_number(right) && truth(node, schema).is_ok(),
+        What::Glob(_, _, is_turned) => !is_turned && truth(node, schema).is_ok(),
+        _ => false,
+    }
+}
+
 fn truth(node: &Node, schema: &Schema<'_>) -> Result<String, String> {
     let all = |nodes: &[Node]| nodes.iter().map(|node| truth(node, schema)).collect::<Result<Vec<_>, _>>();
     match &node.what {

@@ -42,11 +42,7 @@ impl fmt::Display for Case {
 
 /// The row that a difference is of.
 pub(crate) fn explanation(case: &Case) -> Option<&'static str> {
-    let Some(opening) = &case.opening else {
-        // Of other events Linux refuses them, too.
-        let of_probe = case.call.contains(" filter ") && case.linux == "ok 0" && case.is_refused("EINVAL");
-        return of_probe.then_some("filters-of-probes");
-    };
+    let opening = case.opening.as_ref()?;
     EXPLANATIONS.iter().find(|(_, explains)| explains(opening, case)).map(|(row, _)| *row)
 }
 

@@ -212,12 +212,6 @@ pub(crate) fn probes_of_users() {
     .join();
 }
 
-pub(crate) fn filters_of_probes() {
-    as_root();
-    let set = ioctl::set_filter(opened(&probe()).as_fd(), c"common_pid == 1");
-    println!("{}", answer(&set).replace("opens", "works"));
-}
-
 /// Of the kernel itself.
 pub(crate) fn kernel_threads() {
     as_root();

@@ -1,0 +1,308 @@
+//! The tracepoints that a tracer can tell of: system calls, and births, new programs and ends of threads.
+//!
+//! Each has the id that Linux's tracing file system tells, where that can be read, for programs that look there, and one of
+//! [its own](own) everywhere. So have its fields the places that Linux's format tells, or those of a format of its own.
+
+use crate::regs::ARCH;
+use perfuse_abi::{ByteOrder, Errno};
+use perfuse_engine::Filter;
+use perfuse_trace::{Argument, Calls, Expr, Format, RawRecord, Schema};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// What a tracepoint tells of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum What {
+    /// The beginning of any system call.
+    Entry,
+    /// The end of any.
+    Exit,
+    /// The beginning of the one of this number.
+    EntryOf(u64),
+    /// Its end.
+    ExitOf(u64),
+    /// A task has made another.
+    Fork,
+    /// A task has another program.
+    Exec,
+    /// A task ends.
+    End,
+}
+
+/// A tracepoint and its layout.
+#[derive(Debug)]
+pub(crate) struct Tracepoint {
+    pub(crate) id: u64,
+    pub(crate) what: What,
+    pub(crate) format: Format,
+}
+
+impl Tracepoint {
+    /// Bytes of its records, without what has no fixed place in them.
+    pub(crate) fn size(&self) -> usize {
+        self.format.fill(&[]).len()
+    }
+}
+
+/// Where tracing file systems are.
+const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+
+/// The kernel gives smaller numbers to its own.
+const FIRST: u64 = 60_000;
+const ENTRIES: u64 = 61_000;
+const EXITS: u64 = 62_000;
+
+/// Those that are not of one system call.
+const OTHERS: [(&str, What, u64); 5] = [
+    ("raw_syscalls:sys_enter", What::Entry, FIRST + 1),
+    ("raw_syscalls:sys_exit", What::Exit, FIRST + 2),
+    ("sched:sched_process_fork", What::Fork, FIRST + 3),
+    ("sched:sched_process_exec", What::Exec, FIRST + 4),
+    ("sched:sched_process_exit", What::End, FIRST + 5),
+];
+
+/// The function of the kernel that does a system call, as its tracepoints name it.
+fn function(call: &'static str) -> &'static str {
+    match call {
+        "fstat" => "newfstat",
+        "lstat" => "newlstat",
+        "sendfile" => "sendfile64",
+        "stat" => "newstat",
+        "umount2" => "umount",
+        "uname" => "newuname",
+        same => same,
+    }
+}
+
+/// All by name, and what they tell of.
+fn all() -> &'static BTreeMap<String, (What, u64)> {
+    static ALL: OnceLock<BTreeMap<String, (What, u64)>> = OnceLock::new();
+    ALL.get_or_init(|| {
+        let calls = Calls::of(ARCH);
+        let of_calls = calls.numbers().filter(|&number| number < EXITS - ENTRIES).flat_map(|number| {
+            // The kernel names them by its functions, and has none for those that it has not.
+            let spec = calls.get(number).filter(|spec| spec.arguments.is_some());
+            let Some(name) = spec.map(|spec| function(spec.name)) else { return Vec::new() };
+            vec![
+                (format!("syscalls:sys_enter_{name}"), (What::EntryOf(number), ENTRIES + number)),
+                (format!("syscalls:sys_exit_{name}"), (What::ExitOf(number), EXITS + number)),
+            ]
+        });
+        OTHERS.map(|(name, what, id)| (name.to_owned(), (what, id))).into_iter().chain(of_calls).collect()
+    })
+}
+
+/// The tracepoints by their names, `system:name`, with the ids that they have everywhere, which the kernel gives to none of its own.
+pub fn own() -> &'static [(&'static str, u64)] {
+    static OWN: OnceLock<Vec<(&'static str, u64)>> = OnceLock::new();
+    OWN.get_or_init(|| all().iter().map(|(name, &(_, id))| (name.as_str(), id)).collect())
+}
+
+/// The format of one of [`own`]'s, laid out as Linux's of this version; `None` for other names.
+pub fn own_format(name: &str) -> Option<String> {
+    let &(what, id) = all().get(name)?;
+    let (_, event) = name.split_once(':')?;
+    let (fields, print) = match what {
+        What::Entry => (
+            "\tfield:long id;\toffset:8;\tsize:8;\tsigned:1;\n\
+             \tfield:unsigned long args[6];\toffset:16;\tsize:48;\tsigned:0;\n"
+                .to_owned(),
+            "\"NR %ld (%lx, %lx, %lx, %lx, %lx, %lx)\", REC->id, REC->args[0], REC->args[1], REC->args[2], \
+             REC->args[3], REC->args[4], REC->args[5]"
+                .to_owned(),
+        ),
+        What::Exit => (
+            "\tfield:long id;\toffset:8;\tsize:8;\tsigned:1;\n\
+             \tfield:long ret;\toffset:16;\tsize:8;\tsigned:1;\n"
+                .to_owned(),
+            "\"NR %ld = %ld\", REC->id, REC->ret".to_owned(),
+        ),
+        What::EntryOf(number) => {
+            let arguments = Calls::of(ARCH).get(number)?.arguments.as_deref().unwrap_or_default();
+            entry_format(arguments)
+        }
+        What::ExitOf(_) => (
+            format!("{NUMBER}\tfield:long ret;\toffset:16;\tsize:8;\tsigned:1;\n"),
+            "\"0x%lx\", REC->ret".to_owned(),
+        ),
+        What::Fork => (
+            "\tfield:__data_loc char[] parent_comm;\toffset:8;\tsize:4;\tsigned:0;\n\
+             \tfield:pid_t parent_pid;\toffset:12;\tsize:4;\tsigned:1;\n\
+             \tfield:__data_loc char[] child_comm;\toffset:16;\tsize:4;\tsigned:0;\n\
+             \tfield:pid_t child_pid;\toffset:20;\tsize:4;\tsigned:1;\n"
+                .to_owned(),
+            "\"comm=%s pid=%d child_comm=%s child_pid=%d\", __get_str(parent_comm), REC->parent_pid, \
+             __get_str(child_comm), REC->child_pid"
+                .to_owned(),
+        ),
+        What::Exec => (
+            "\tfield:__data_loc char[] filename;\toffset:8;\tsize:4;\tsigned:0;\n\
+             \tfield:pid_t pid;\toffset:12;\tsize:4;\tsigned:1;\n\
+             \tfield:pid_t old_pid;\toffset:16;\tsize:4;\tsigned:1;\n"
+                .to_owned(),
+            "\"filename=%s pid=%d old_pid=%d\", __get_str(filename), REC->pid, REC->old_pid".to_owned(),
+        ),
+        What::End => (
+            "\tfield:char comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\
+             \tfield:pid_t pid;\toffset:24;\tsize:4;\tsigned:1;\n\
+             \tfield:int prio;\toffset:28;\tsize:4;\tsigned:1;\n\
+             \tfield:bool group_dead;\toffset:32;\tsize:1;\tsigned:0;\n"
+                .to_owned(),
+            "\"comm=%s pid=%d prio=%d group_dead=%s\", REC->comm, REC->pid, REC->prio, \
+             REC->group_dead ? \"true\" : \"false\""
+                .to_owned(),
+        ),
+    };
+    Some(format!("name: {event}\nID: {id}\nformat:\n{COMMON}\n{fields}\nprint fmt: {print}\n"))
+}
+
+/// What all records begin with.
+const COMMON: &str = "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
+                      \tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\
+                      \tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n\
+                      \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n";
+
+/// What those of one system call go on with.
+const NUMBER: &str = "\tfield:int __syscall_nr;\toffset:8;\tsize:4;\tsigned:1;\n";
+
+/// The fields and the line of the beginning of a system call.
+fn entry_format(arguments: &[Argument]) -> (String, String) {
+    let (mut fields, mut words, mut values) = (NUMBER.to_owned(), Vec::new(), String::new());
+    for (index, argument) in arguments.iter().enumerate() {
+        let (name, offset) = (argument.name, 16 + 8 * index);
+        let _ =
+            writeln!(fields, "\tfield:{} {name};\toffset:{offset};\tsize:8;\tsigned:0;", argument.c_type());
+        words.push(format!("{name}: 0x%08lx"));
+        let _ = write!(values, ", ((unsigned long)(REC->{name}))");
+    }
+    (fields, format!("\"{}\"{values}", words.join(", ")))
+}
+
+/// The tracepoint of this id, if it is one of these.
+pub(crate) fn get(id: u64) -> Option<Arc<Tracepoint>> {
+    static KNOWN: Mutex<BTreeMap<u64, Arc<Tracepoint>>> = Mutex::new(BTreeMap::new());
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(tracepoint) = known.get(&id) {
+        return Some(tracepoint.clone());
+    }
+    let (what, text) = if id > FIRST {
+        let (name, &(what, _)) = all().iter().find(|(_, (_, own))| *own == id)?;
+        (what, own_format(name)?)
+    } else {
+        of_linux(id)?
+    };
+    let tracepoint = Arc::new(Tracepoint { id, what, format: Format::parse(&text)? });
+    known.insert(id, tracepoint.clone());
+    Some(tracepoint)
+}
+
+/// What Linux gives this id to, and its format there.
+fn of_linux(id: u64) -> Option<(What, String)> {
+    static IDS: OnceLock<BTreeMap<u64, &'static str>> = OnceLock::new();
+    let root =
+        PLACES.iter().map(Path::new).find(|root| root.join("events/raw_syscalls/sys_enter/id").is_file())?;
+    let file = |name: &str, file: &str| {
+        let (system, event) = name.split_once(':')?;
+        std::fs::read_to_string(root.join("events").join(system).join(event).join(file)).ok()
+    };
+    let ids = IDS.get_or_init(|| {
+        let id_of = |name: &'static str| Some((file(name, "id")?.trim().parse().ok()?, name));
+        all().keys().filter_map(|name| id_of(name)).collect()
+    });
+    let &name = ids.get(&id)?;
+    Some((all()[name].0, file(name, "format")?))
+}
+
+/// A filter of a tracepoint's records (rule J34).
+pub(crate) fn filter(id: u64, text: &str) -> Result<Filter, Errno> {
+    filter_by(&get(id).ok_or(Errno::EINVAL)?.format, text)
+}
+
+/// A filter of what probes record: it sees the fields that all records have (rule J53).
+pub(crate) fn filter_of_probe(text: &str) -> Result<Filter, Errno> {
+    filter_by(&Format::parse(&format!("name: probe\nID: 0\n{COMMON}")).ok_or(Errno::EINVAL)?, text)
+}
+
+fn filter_by(format: &Format, text: &str) -> Result<Filter, Errno> {
+    let expr: Expr = text.parse().map_err(|_| errno_of(text))?;
+    let schema = Schema::of(format);
+    if !expr.is_ftraces(&schema) {
+        return Err(Errno::EINVAL);
+    }
+    let bound = expr.bind(&schema).map_err(|_| Errno::EINVAL)?;
+    Ok(Box::new(move |record| bound.admits(&RawRecord::new(record, ByteOrder::NATIVE))))
+}
+
+/// Why Linux refuses a text that is no expression.
+fn errno_of(text: &str) -> Errno {
+    let (mut quote, mut open) = (None, 0);
+    for letter in text.chars() {
+        match (quote, letter) {
+            (Some(mark), _) if mark == letter => quote = None,
+            (Some(_), _) => {}
+            (None, '"' | '\'') => quote = Some(letter),
+            (None, '(') => open += 1,
+            (None, ')') => open -= 1,
+            (None, _) => {}
+        }
+        if open < 0 {
+            return Errno::EPERM;
+        }
+    }
+    match (quote, open) {
+        (Some(_), _) => Errno::ESRCH,
+        (None, 1..) => Errno::ENOENT,
+        _ => Errno::EINVAL,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_has_a_number_and_a_format_of_its_own() {
+        let mut ids: Vec<u64> = own().iter().map(|&(_, id)| id).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), own().len());
+        for &(name, id) in own() {
+            assert!(id <= u64::from(u16::MAX), "{name}: records have 16 bits for it");
+            let tracepoint = get(id).expect(name);
+            assert!(tracepoint.format.is_understood(), "{name}");
+            assert_eq!((tracepoint.id, tracepoint.format.id), (id, id), "{name}");
+        }
+        assert!(get(FIRST - 1).is_none() && get(FIRST).is_none() && get(u64::MAX).is_none());
+    }
+
+    #[test]
+    fn filters_are_ftraces() {
+        let ids: BTreeMap<&str, u64> = own().iter().copied().collect();
+        let point = get(ids["syscalls:sys_enter_write"]).expect("a tracepoint");
+        let record = |fd: u64| point.format.fill(&[("fd", perfuse_trace::Filling::Number(fd))]);
+        let passes = |text: &str, fd| filter(point.id, text).map(|filter| filter(&record(fd)));
+        assert_eq!(passes("fd == 2", 2), Ok(true));
+        assert_eq!(passes("fd == 2", 3), Ok(false));
+        assert_eq!(passes("(fd == 2 || fd >= 0x10) && common_pid == 0", 17), Ok(true));
+        assert_eq!(passes("!(fd & 1)", 3), Ok(false));
+        let refused = [
+            ("", Errno::EINVAL),
+            ("fd", Errno::EINVAL),
+            ("fd =", Errno::EINVAL),
+            ("nothing == 2", Errno::EINVAL),
+            ("fd in {1, 2}", Errno::EINVAL),
+            ("fd + 1 == 2", Errno::EINVAL),
+            ("fd == count", Errno::EINVAL),
+            ("(fd == 2", Errno::ENOENT),
+            ("fd == 2)", Errno::EPERM),
+            ("fd == \"2", Errno::ESRCH),
+        ];
+        for (text, errno) in refused {
+            assert_eq!(passes(text, 2), Err(errno), "{text}");
+        }
+        assert!(filter_of_probe("common_pid != 0").is_ok_and(|filter| !filter(&[0; 16])));
+        assert_eq!(filter_of_probe("__probe_ip == 0").err(), Some(Errno::EINVAL));
+    }
+}
