@@ -3,10 +3,13 @@
 //! Each has the id that Linux's tracing file system tells, where that can be read, for programs that look there, and one of
 //! [its own](own) everywhere. So have its fields the places that Linux's format tells, or those of a format of its own.
 
+use crate::proc;
+use crate::ptrace::Tid;
 use crate::regs::ARCH;
 use perfuse_abi::{ByteOrder, Errno};
 use perfuse_engine::Filter;
-use perfuse_trace::{Argument, Calls, Expr, Format, RawRecord, Schema};
+use perfuse_trace::{Argument, Calls, Expr, Extra, Format, Kind, Record, Schema};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
@@ -227,12 +230,45 @@ pub(crate) fn filter_of_probe(text: &str) -> Result<Filter, Errno> {
 
 fn filter_by(format: &Format, text: &str) -> Result<Filter, Errno> {
     let expr: Expr = text.parse().map_err(|_| errno_of(text))?;
-    let schema = Schema::of(format);
+    let schema = Schema { extras: EXTRAS, ..Schema::of(format) };
     if !expr.is_ftraces(&schema) {
         return Err(Errno::EINVAL);
     }
     let bound = expr.bind(&schema).map_err(|_| Errno::EINVAL)?;
-    Ok(Box::new(move |record| bound.admits(&RawRecord::new(record, ByteOrder::NATIVE))))
+    Ok(Box::new(move |record| bound.admits(&Hit(record))))
+}
+
+/// What filters may ask beside the fields of a record.
+const EXTRAS: &[Extra] =
+    &[Extra { name: "cpu", kind: Kind::Signed }, Extra { name: "comm", kind: Kind::Text }];
+
+/// A record of a thread that is stopped, by its data.
+struct Hit<'d>(&'d [u8]);
+
+impl Hit<'_> {
+    fn tid(&self) -> Option<Tid> {
+        Some(Tid::from_ne_bytes(self.0.get(4..8)?.try_into().ok()?))
+    }
+}
+
+impl Record for Hit<'_> {
+    fn data(&self) -> &[u8] {
+        self.0
+    }
+
+    fn order(&self) -> ByteOrder {
+        ByteOrder::NATIVE
+    }
+
+    fn number(&self, _cpu: usize) -> Option<u64> {
+        let tid = self.tid()?;
+        proc::Files::new(tid, tid).state().map(|(_, cpu)| cpu.into())
+    }
+
+    fn text(&self, _comm: usize) -> Option<Cow<'_, [u8]>> {
+        let tid = self.tid()?;
+        Some(proc::comm(tid, tid).into())
+    }
 }
 
 /// Why Linux refuses a text that is no expression.
@@ -295,6 +331,7 @@ mod tests {
             ("fd in {1, 2}", Errno::EINVAL),
             ("fd + 1 == 2", Errno::EINVAL),
             ("fd == count", Errno::EINVAL),
+            ("sample.cpu == 0", Errno::EINVAL),
             ("(fd == 2", Errno::ENOENT),
             ("fd == 2)", Errno::EPERM),
             ("fd == \"2", Errno::ESRCH),
@@ -302,6 +339,11 @@ mod tests {
         for (text, errno) in refused {
             assert_eq!(passes(text, 2), Err(errno), "{text}");
         }
+        let of_this =
+            point.format.fill(&[("common_pid", perfuse_trace::Filling::Number(proc::own_tid() as u64))]);
+        let holds = |text: &str| filter(point.id, text).map(|filter| filter(&of_this));
+        assert_eq!(holds("COMM ~ \"?*\" && cpu >= 0"), Ok(true));
+        assert_eq!(holds("comm == \"another name\""), Ok(false));
         assert!(filter_of_probe("common_pid != 0").is_ok_and(|filter| !filter(&[0; 16])));
         assert_eq!(filter_of_probe("__probe_ip == 0").err(), Some(Errno::EINVAL));
     }

@@ -155,7 +155,8 @@ impl Expr {
 
     /// Whether ftrace takes it for a filter at a tracepoint of this format: fields that are compared with a number or a text.
     pub fn is_ftraces(&self, schema: &Schema<'_>) -> bool {
-        kernel::is_ftraces(&self.root, schema)
+        let has_own_words = self.names().iter().any(|name| name.starts_with("sample."));
+        !has_own_words && kernel::is_ftraces(&self.root, schema)
     }
 
     /// The names of all fields in it.

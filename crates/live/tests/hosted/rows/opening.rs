@@ -6,11 +6,11 @@ use super::super::scenarios::{attr, map, off, on, open, opened, value};
 use super::super::strangers::{as_root, become_user};
 use super::{Kernel, answer, answers, needs, said};
 use perfuse_abi::{Attr, AttrFlags, Breakpoint, EventType, OpenFlags, Software};
-use perfuse_sys::{ioctl, perf_event_open};
+use perfuse_sys::perf_event_open;
 use perfuse_testkit::work::{self, Child, Pages};
 use perfuse_testkit::{OwnCgroup, Puppet, need};
 use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 pub(crate) fn whole_cpus() {
