@@ -265,10 +265,11 @@ impl Catalogue for Tracefs {
             }
             (events, _) => events?.join(system).join(name).join("id"),
         };
-        match fs::read_to_string(&path) {
-            Ok(text) => text.trim().parse().map_err(|_| Refusal::Unknown),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Refusal::Unknown),
-            Err(error) => Err(closed(&path, &error)),
+        match (fs::read_to_string(&path), own().filter(|_| self.hint.is_none())) {
+            (Ok(text), _) => text.trim().parse().map_err(|_| Refusal::Unknown),
+            (Err(_), Some((_, id))) => Ok(*id),
+            (Err(error), None) if error.kind() == io::ErrorKind::NotFound => Err(Refusal::Unknown),
+            (Err(error), None) => Err(closed(&path, &error)),
         }
     }
 

@@ -44,6 +44,7 @@ pub(crate) use namespaces::Namespaces;
 pub use probes::ProbedFile;
 pub(crate) use probes::ProbesAt;
 pub(crate) use sampled::TickResult;
+pub(crate) use tracepoints::Until;
 pub(crate) use watches::ArmedBreakpoint;
 
 /// How a machine behaves.
@@ -102,6 +103,8 @@ struct LiveTask {
     told_at: u64,
     /// Stops of ours since, each of which `/proc` counts as a switch.
     stops: u64,
+    /// All of them.
+    all_stops: u64,
     /// The shortest period of a clock that samples it.
     period: Option<u64>,
     sampling: sampled::SampledTask,
@@ -114,6 +117,8 @@ struct LiveTask {
     steps: steps::StepCount,
     /// Its system calls are told.
     tells_calls: bool,
+    /// The one that it is in, if sleep is told.
+    call: Option<tracepoints::RunningCall>,
 }
 
 /// A process of known threads.
@@ -138,6 +143,8 @@ pub struct Machine {
     rights: rights::Rights,
     /// An event has asked for callers or stacks.
     stacks: bool,
+    /// Or, at hits, for the counts of its group.
+    reads_at_hits: bool,
     clock_requests: ClockRequests,
     sampled: sampled::SampledTasks,
     pending_effects: watches::PendingEffects,
@@ -204,6 +211,7 @@ impl Machine {
             links: namespaces::Links::default(),
             rights: rights::Rights::default(),
             stacks: false,
+            reads_at_hits: false,
             clock_requests,
             sampled: sampled::SampledTasks::default(),
             pending_effects: watches::PendingEffects::default(),
@@ -267,6 +275,7 @@ impl Machine {
             told,
             told_at: 0,
             stops: 0,
+            all_stops: 0,
             period: None,
             sampling: sampled::SampledTask::default(),
             last_tick: 0,
@@ -274,6 +283,7 @@ impl Machine {
             has_pages: false,
             steps: steps::StepCount::default(),
             tells_calls: false,
+            call: None,
         };
         self.tasks.insert(task, known);
         self.bpf.set_thread(task, Some((pid, tid)));
@@ -448,6 +458,7 @@ impl Machine {
     pub fn stopped_often(&mut self, task: TaskId, times: u64) {
         if let Some(known) = self.tasks.get_mut(&task) {
             known.stops += times;
+            known.all_stops += times;
         }
     }
 
@@ -642,6 +653,7 @@ impl Machine {
     fn update_targets(&mut self, event: EventKey) {
         for task in self.engine.targets(event) {
             self.update(task);
+            self.tell_sleep(task, Until::Now);
         }
     }
 
@@ -675,6 +687,7 @@ impl Machine {
         if period != 0 || seen.sample_type.contains(SampleType::CALLCHAIN) {
             self.follow_limits();
         }
+        self.reads_at_hits |= seen.sample_type.contains(SampleType::READ);
         if type_ == EventType::TRACEPOINT {
             self.know_tracepoint(seen.config);
         }
@@ -826,7 +839,10 @@ impl Machine {
         let members = self.engine.group(event);
         let targets: BTreeSet<TaskId> =
             members.into_iter().flat_map(|member| self.engine.targets(member)).collect();
-        targets.into_iter().for_each(|target| self.update(target));
+        for target in targets {
+            self.update(target);
+            self.tell_sleep(target, Until::Now);
+        }
         if self.lost || proc::times_short() != short {
             return Err(Errno::EMFILE);
         }

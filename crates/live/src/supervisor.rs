@@ -9,7 +9,7 @@
 //! [`Waker`], wake it by a signal whose handler does nothing. One that comes right before the
 //! thread falls asleep does not keep it awake: therefore all of them come from timers that go on until the thread has woken.
 
-use crate::machine::{ArmedBreakpoint, Machine, TickResult};
+use crate::machine::{ArmedBreakpoint, Machine, TickResult, Until};
 use crate::proc;
 use crate::ptrace::{self, Resume, Status, Tid, Waited};
 use crate::regs::{Registers, SeenCall};
@@ -669,6 +669,7 @@ impl Supervisor {
                 if let Some(task) = machine.task_of(tid) {
                     machine.update(task);
                     machine.see_name(task);
+                    machine.tell_sleep(task, Until::End);
                 }
                 go
             }

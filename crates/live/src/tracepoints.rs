@@ -22,6 +22,8 @@ pub(crate) enum What {
     Entry,
     /// The end of any.
     Exit,
+    /// The time that a thread has slept in a call.
+    Asleep,
     /// The beginning of the one of this number.
     EntryOf(u64),
     /// Its end.
@@ -54,16 +56,20 @@ const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 /// The kernel gives smaller numbers to its own.
 const FIRST: u64 = 60_000;
+/// The id of `perfuse:asleep`, which Linux has not: at the end of a system call in which a thread slept, with the nanoseconds that it
+/// was away from its cpu for a weight, and its callers. Its event counts nanoseconds; with period 1 a sample has them for its period.
+pub const ASLEEP: u64 = FIRST + 6;
 const ENTRIES: u64 = 61_000;
 const EXITS: u64 = 62_000;
 
 /// Those that are not of one system call.
-const OTHERS: [(&str, What, u64); 5] = [
+const OTHERS: [(&str, What, u64); 6] = [
     ("raw_syscalls:sys_enter", What::Entry, FIRST + 1),
     ("raw_syscalls:sys_exit", What::Exit, FIRST + 2),
     ("sched:sched_process_fork", What::Fork, FIRST + 3),
     ("sched:sched_process_exec", What::Exec, FIRST + 4),
     ("sched:sched_process_exit", What::End, FIRST + 5),
+    ("perfuse:asleep", What::Asleep, ASLEEP),
 ];
 
 /// The function of the kernel that does a system call, as its tracepoints name it.
@@ -129,6 +135,14 @@ pub fn own_format(name: &str) -> Option<String> {
         What::ExitOf(_) => (
             format!("{NUMBER}\tfield:long ret;\toffset:16;\tsize:8;\tsigned:1;\n"),
             "\"0x%lx\", REC->ret".to_owned(),
+        ),
+        What::Asleep => (
+            "\tfield:char comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\
+             \tfield:pid_t pid;\toffset:24;\tsize:4;\tsigned:1;\n\
+             \tfield:u64 delay;\toffset:32;\tsize:8;\tsigned:0;\n"
+                .to_owned(),
+            "\"comm=%s pid=%d delay=%Lu [ns]\", REC->comm, REC->pid, (unsigned long long)REC->delay"
+                .to_owned(),
         ),
         What::Fork => (
             "\tfield:__data_loc char[] parent_comm;\toffset:8;\tsize:4;\tsigned:0;\n\
@@ -203,18 +217,19 @@ pub(crate) fn get(id: u64) -> Option<Arc<Tracepoint>> {
 
 /// What Linux gives this id to, and its format there.
 fn of_linux(id: u64) -> Option<(What, String)> {
-    static IDS: OnceLock<BTreeMap<u64, &'static str>> = OnceLock::new();
+    static OF_OTHERS: OnceLock<BTreeMap<u64, &'static str>> = OnceLock::new();
+    static OF_CALLS: OnceLock<BTreeMap<u64, &'static str>> = OnceLock::new();
     let root =
         PLACES.iter().map(Path::new).find(|root| root.join("events/raw_syscalls/sys_enter/id").is_file())?;
     let file = |name: &str, file: &str| {
         let (system, event) = name.split_once(':')?;
         std::fs::read_to_string(root.join("events").join(system).join(event).join(file)).ok()
     };
-    let ids = IDS.get_or_init(|| {
-        let id_of = |name: &'static str| Some((file(name, "id")?.trim().parse().ok()?, name));
-        all().keys().filter_map(|name| id_of(name)).collect()
-    });
-    let &name = ids.get(&id)?;
+    let id_of = |name: &'static str| Some((file(name, "id")?.trim().parse().ok()?, name));
+    // There are hundreds of calls.
+    let others = OF_OTHERS.get_or_init(|| OTHERS.iter().filter_map(|(name, ..)| id_of(name)).collect());
+    let of_calls = || OF_CALLS.get_or_init(|| all().keys().filter_map(|name| id_of(name)).collect());
+    let &name = others.get(&id).or_else(|| of_calls().get(&id))?;
     Some((all()[name].0, file(name, "format")?))
 }
 

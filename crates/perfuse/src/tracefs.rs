@@ -92,6 +92,12 @@ pub fn of_embedded() -> &'static [(&'static str, u64)] {
     &[]
 }
 
+/// The id of the embedded kernel's tracepoint that tells how long a thread has slept in a system call
+/// (`perfuse_live::tracepoints::ASLEEP`); 0 where there is no embedded kernel.
+pub fn asleep() -> u64 {
+    of_embedded().iter().find(|(name, _)| *name == "perfuse:asleep").map_or(0, |&(_, id)| id)
+}
+
 /// The format of one of these.
 fn own_format(name: &str) -> Option<String> {
     #[cfg(all(feature = "embedded", any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -106,10 +112,9 @@ fn own_format(name: &str) -> Option<String> {
 /// The text of a tracepoint's format, as this machine tells it; where that cannot be read, that of the embedded kernel's
 /// [own](of_embedded).
 pub fn format(system: &str, name: &str) -> Option<Vec<u8>> {
-    match root() {
-        Ok(root) => read(&root.join("events").join(system).join(name).join("format")).ok(),
-        Err(_) => own_format(&format!("{system}:{name}")).map(String::into_bytes),
-    }
+    let of_linux =
+        root().ok().and_then(|root| read(&root.join("events").join(system).join(name).join("format")).ok());
+    of_linux.or_else(|| own_format(&format!("{system}:{name}")).map(String::into_bytes))
 }
 
 /// The content of a file. Some give everything to the first read, and nothing to later ones.
@@ -128,16 +133,13 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
 /// The formats of tracepoints by their ids, as this machine has them now, each with its system. Those that it has not, or nobody may
 /// read, are missing.
 pub fn formats(ids: &[u64]) -> Vec<(String, String)> {
-    let Ok(root) = root() else {
-        let own = of_embedded().iter().filter(|(_, id)| ids.contains(id));
-        return own
-            .filter_map(|(name, _)| Some((name.split_once(':')?.0.to_owned(), own_format(name)?)))
-            .collect();
-    };
+    let own = of_embedded().iter().filter(|(_, id)| ids.contains(id));
+    let mut found: Vec<(String, String)> =
+        own.filter_map(|(name, _)| Some((name.split_once(':')?.0.to_owned(), own_format(name)?))).collect();
+    let Ok(root) = root() else { return found };
     let names = |folder: &Path| -> Vec<PathBuf> {
         fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect()
     };
-    let mut found = Vec::new();
     for system in names(&root.join("events")) {
         for event in names(&system) {
             if read_id(&event.join("id")).is_ok_and(|id| ids.contains(&id)) {

@@ -135,12 +135,12 @@ fn counts_one_by_one(request: &Request) -> bool {
 fn sampled(plan: &Plan, request: &Request) -> Option<Builder> {
     let fields = plan.fields;
     let mut builder = Builder::from_spec(&request.spec)?.kernel(&plan.kernel);
-    if folding::is_asked(request) {
+    if folding::is_asked(request) || folding::is_told(request) {
         let how = match terms::chains(plan, &request.spec) {
             Some(how @ Chains::Unwound(_)) => how,
             _ => Chains::FramePointers,
         };
-        return Some(chains(folding::opened(plan, builder), plan, Some(how), Rate::Period(1)));
+        return Some(chains(folding::opened(plan, request, builder), plan, Some(how), Rate::Period(1)));
     }
     if request.off_cpu {
         // Nothing hits it; its samples are made of sums at the end.

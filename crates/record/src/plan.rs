@@ -234,9 +234,9 @@ impl Request {
         Request::new(spec)
     }
 
-    /// Whether it is a tracepoint.
+    /// Whether it is a tracepoint, and told as one.
     pub fn is_tracepoint(&self) -> bool {
-        self.spec.event_type() == Some(EventType::TRACEPOINT)
+        !self.off_cpu && self.spec.event_type() == Some(EventType::TRACEPOINT)
     }
 }
 

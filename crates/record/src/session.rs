@@ -121,7 +121,9 @@ impl<'a> Session<'a> {
         let (plan, sleeping) = match Sleeping::prepare(plan) {
             Ok(sleeping) => (plan, sleeping),
             Err(why) => {
-                observer.remark(&Remark::OffCpuByRecords(why.to_string()));
+                if !plan.kernel.facts().is_embedded {
+                    observer.remark(&Remark::OffCpuByRecords(why.to_string()));
+                }
                 by_records = folding::plan(plan);
                 (&by_records, None)
             }

@@ -68,7 +68,7 @@ suite! {
         sleep_is_told_by_stack_as_the_program_measures_it,
         sleep_is_told_by_records_where_programs_cannot,
         sleep_of_a_process_that_runs_already_is_told,
-        others_kernels_say_that_they_know_no_sleep,
+        the_embedded_kernel_tells_of_sleep,
         a_command_that_cannot_run_leaves_no_file,
         wrong_command_lines_are_told_apart,
         what_was_there_before_is_told_in_part,

@@ -1,7 +1,7 @@
 //! Tracepoints of tasks: system calls, at stops of threads that tell of them, and births, new programs and ends.
 
 use super::Machine;
-use crate::proc;
+use crate::proc::{self, Reading};
 use crate::ptrace::{CallStop, Tid};
 use crate::regs::Registers;
 use crate::stopped::{ExitingThread, StoppedThread};
@@ -31,6 +31,32 @@ impl Tracepoints {
         self.opened.get(&what).map_or(&[], Vec::as_slice)
     }
 }
+
+/// A call that a thread is in.
+#[derive(Debug)]
+pub(super) struct RunningCall {
+    registers: Registers,
+    /// When it began, or its sleep was told last, and the thread's numbers then.
+    since: u64,
+    reading: Reading,
+    stops: u64,
+}
+
+/// How far a call has come when its sleep is told.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Until<'s> {
+    /// It has ended, and the thread is stopped there.
+    Return(&'s StoppedThread),
+    /// The thread ends, and has its memory still.
+    End,
+    /// It goes on.
+    Now,
+}
+
+/// Shorter sleep is not told, in nanoseconds: it could be the stop of the thread itself.
+const LEAST: u64 = 20_000;
+/// The same where nothing tells whether it has slept.
+const LEAST_WITHOUT_ARRIVALS: u64 = 200_000;
 
 /// Data of a call's record, as Linux has them: the head that all records have, and words.
 fn record(id: u64, tid: Tid, words: impl IntoIterator<Item = u64>) -> Vec<u8> {
@@ -89,6 +115,70 @@ impl Machine {
 
     /// A task begins a call, or ends one, and is stopped there.
     pub(crate) fn called(&mut self, task: TaskId, stop: CallStop, stopped: &StoppedThread) {
+        if let CallStop::Exit { .. } = stop {
+            self.tell_sleep(task, Until::Return(stopped));
+        }
+        self.tell_call(task, stop, stopped);
+        if let CallStop::Entry { .. } = stop {
+            self.begin_call(task, stopped);
+        }
+    }
+
+    /// A task is stopped in a call, which goes on.
+    pub(crate) fn begin_call(&mut self, task: TaskId, stopped: &StoppedThread) {
+        let (now, wanted) = (self.now(), self.wanted);
+        if self.tracepoints.of(What::Asleep).is_empty() {
+            return;
+        }
+        let Some(known) = self.tasks.get_mut(&task).filter(|known| known.call.is_none()) else { return };
+        let registers = *stopped.registers();
+        let stops = known.all_stops;
+        known.call = known.read(wanted).map(|reading| RunningCall { registers, since: now, reading, stops });
+    }
+
+    /// Tells how long a task has slept in its call.
+    pub(crate) fn tell_sleep(&mut self, task: TaskId, until: Until<'_>) {
+        let (now, wanted) = (self.now(), self.wanted);
+        let Some(known) = self.tasks.get_mut(&task) else { return };
+        let Some(RunningCall { registers, since, reading: before, stops }) = known.call.take() else {
+            return;
+        };
+        let Some(reading) = known.read(wanted) else { return };
+        let (pid, tid) = (known.pid, known.tid);
+        let ran = reading.time_ns.saturating_sub(before.time_ns);
+        let waited = reading.waited_ns.saturating_sub(before.waited_ns);
+        let away = now.saturating_sub(since).saturating_sub(ran);
+        let counts_arrivals = reading.arrivals > 0;
+        let has_slept = match until {
+            // It has come to a cpu after each stop but the last; if it slept, more often.
+            Until::Return(_) | Until::End => {
+                !counts_arrivals || reading.arrivals - before.arrivals > known.all_stops.saturating_sub(stops)
+            }
+            Until::Now => known.files.state().is_some_and(|(runs, _)| !runs),
+        };
+        let least = if counts_arrivals { LEAST } else { LEAST_WITHOUT_ARRIVALS };
+        let is_told = has_slept && away.saturating_sub(waited) >= least;
+        if let Until::Now = until {
+            // From its sleep it comes to a cpu before its next stop.
+            let (since, reading, stops) =
+                if is_told { (now, reading, known.all_stops + 1) } else { (since, before, stops) };
+            known.call = Some(RunningCall { registers, since, reading, stops });
+        }
+        if !is_told {
+            return;
+        }
+        // The stack of one that sleeps stays as it is.
+        let registers = if let Until::Return(stopped) = until { *stopped.registers() } else { registers };
+        let name = proc::comm(pid, tid);
+        let values = [
+            ("comm", Filling::Bytes(&name)),
+            ("pid", Filling::Number(tid as u64)),
+            ("delay", Filling::Number(away)),
+        ];
+        self.tell(What::Asleep, task, Some(&StoppedThread::new(tid, registers)), away, &values);
+    }
+
+    fn tell_call(&mut self, task: TaskId, stop: CallStop, stopped: &StoppedThread) {
         let Some((_, tid)) = self.tid_of(task) else { return };
         let number = match stop {
             CallStop::Entry { number, .. } => number,
@@ -122,15 +212,24 @@ impl Machine {
         });
     }
 
-    /// Tells of what happens to a task, with the fields of its record by their names.
-    fn tell(&mut self, what: What, task: TaskId, moment: &dyn CpuState, values: &[(&str, Filling<'_>)]) {
+    /// Tells of what happens to a task, with its weight, and the fields of its record by their names.
+    fn tell(
+        &mut self,
+        what: What,
+        task: TaskId,
+        stopped: Option<&StoppedThread>,
+        count: u64,
+        values: &[(&str, Filling<'_>)],
+    ) {
+        stopped.iter().for_each(|stopped| self.see_maps(task, stopped));
+        let moment: &dyn CpuState = stopped.map_or(&ExitingThread, |stopped| stopped);
         let (now, Some((_, tid))) = (self.now(), self.tid_of(task)) else { return };
         for point in self.tracepoints.of(what).to_vec() {
             let head =
                 [("common_type", Filling::Number(point.id)), ("common_pid", Filling::Number(tid as u64))];
             let record = point.format.fill(&[&head, values].concat());
             self.within(task, now, |engine, cpu| {
-                engine.tracepoint(cpu, now, &Hit::new(point.id, &record), moment);
+                engine.tracepoint(cpu, now, &Hit { count, ..Hit::new(point.id, &record) }, moment);
             });
         }
     }
@@ -141,10 +240,7 @@ impl Machine {
             let registers = Registers::of(tid).ok()?;
             Some(StoppedThread::new(tid, registers).in_kernel(true))
         });
-        match stopped {
-            Some(stopped) => self.tell(what, task, &stopped, values),
-            None => self.tell(what, task, &ExitingThread, values),
-        }
+        self.tell(what, task, stopped.as_ref(), 1, values);
     }
 
     /// A task has made another: `sched:sched_process_fork`.
@@ -191,6 +287,6 @@ impl Machine {
             ("prio", Filling::Number(proc::priority(pid, tid).unwrap_or(120) as u64)),
             ("group_dead", Filling::Number(is_last.into())),
         ];
-        self.tell(What::End, task, &ExitingThread, &values);
+        self.tell(What::End, task, None, 1, &values);
     }
 }

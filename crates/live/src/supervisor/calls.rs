@@ -60,16 +60,21 @@ impl Supervisor {
         let Some(tracee) = self.tracees.get_mut(&tid) else { return true };
         let is_fronts = tracee.calls.is_fronts || !tracee.calls.wanted;
         // A call that was begun again has begun before.
-        if tracee.calls.wanted && tracee.restarted.is_none() {
+        let has_begun_before = tracee.restarted.is_some();
+        if tracee.calls.wanted {
             let Ok(registers) = Registers::of(tid) else { return is_fronts };
             let told = ptrace::call_stop(tid);
             let stop = told.unwrap_or_else(|_| Some(registers.call_stop(tracee.calls.has_begun)));
-            tracee.calls.has_begun = matches!(stop, Some(CallStop::Entry { .. }));
+            let begins = matches!(stop, Some(CallStop::Entry { .. }));
+            tracee.calls.has_begun = if has_begun_before { tracee.calls.has_begun } else { begins };
             if let Some(stop) = stop {
                 let stopped = StoppedThread::new(tid, registers).in_kernel(true);
                 let mut machine = lock(&self.machine);
-                if let Some(task) = machine.task_of(tid) {
-                    machine.called(task, stop, &stopped);
+                let task = machine.task_of(tid);
+                match task {
+                    Some(task) if !has_begun_before => machine.called(task, stop, &stopped),
+                    Some(task) if begins => machine.begin_call(task, &stopped),
+                    _ => {}
                 }
             }
         }

@@ -27,9 +27,18 @@ const MOST_STACKS: usize = 1 << 18;
 /// The number of a stack that is not known, or found no room.
 const NO_STACK: u32 = u32::MAX;
 
-/// The plan with an event that hits when threads leave their cpus, in place of one that programs write to.
+/// The plan with an event that hits when threads leave their cpus, in place of one that programs write to. That of the embedded kernel
+/// hits when they come back, and its samples need no folding.
 pub(crate) fn plan(plan: &Plan) -> Plan {
     let mut plan = plan.clone();
+    if plan.kernel.facts().is_embedded {
+        for request in plan.events.iter_mut().filter(|request| request.off_cpu) {
+            let config = perfuse::tracefs::asleep();
+            request.spec.source = Source::Kernel { type_: EventType::TRACEPOINT, config, more: [0; 4] };
+            request.spec.options.overwrite = Some(false);
+        }
+        return plan;
+    }
     // All records tell their event, at a place that is the same for all.
     plan.fields.identifier = true;
     let cgroup = plan.events.first().and_then(|request| request.cgroup.clone());
@@ -48,8 +57,17 @@ pub(crate) fn is_asked(request: &Request) -> bool {
     request.off_cpu && matches!(request.spec.source, Source::Kernel { config: own, .. } if own == config)
 }
 
+/// Whether a request is of the embedded kernel's event, which has a sample of each sleep.
+pub(crate) fn is_told(request: &Request) -> bool {
+    request.off_cpu && request.spec.event_type() == Some(EventType::TRACEPOINT)
+}
+
 /// The event as it is opened.
-pub(crate) fn opened(plan: &Plan, builder: Builder) -> Builder {
+pub(crate) fn opened(plan: &Plan, request: &Request, builder: Builder) -> Builder {
+    if is_told(request) {
+        let fields = SampleType::IP | SampleType::TID | SampleType::TIME | SampleType::PERIOD;
+        return builder.user_and_kernel().period(1).sample(fields);
+    }
     let cpu = if plan.fields.cpu || plan.fields.raw { SampleType::CPU } else { SampleType::empty() };
     let builder = builder.user_and_kernel().period(1);
     builder.sample(SampleType::IP | SampleType::TID | SampleType::TIME | cpu).with(|attr| {
