@@ -1,7 +1,8 @@
 //! The table with which programs in Go print their stacks (`.gopclntab`): names of functions, files and lines. It is there in
 //! stripped programs, too. Layouts of Go 1.2 to 1.27.
 //!
-//! Functions that were inlined have their lines there, but no names.
+//! Which functions were inlined where is told by data beside it, from Go 1.18 on (`runtime/symtabinl.go`); before that they have their
+//! lines, but no names.
 
 use crate::dwarf::SourceFrame;
 use crate::elf::Elf;
@@ -20,6 +21,22 @@ const MOST_STEPS: usize = 1 << 30;
 const NAMES_LEN: usize = 2;
 const FUNCTIONS_LEN: usize = 17;
 const TEXT: usize = 22;
+/// Words among which is where the data of functions begins, which is elsewhere in each version, and how many words these are.
+const DATA: std::ops::Range<usize> = 36..52;
+const WORDS: usize = 52;
+
+/// The parts of a table begin at multiples of so many bytes at most.
+const ALIGNED: u64 = 64;
+
+/// Bytes of a section with the data of functions.
+const MAX_CONTENT: u64 = 256 << 20;
+/// Lists and data of a function that tell what is inlined in it (`PCDATA_InlTreeIndex`, `FUNCDATA_InlTree`).
+const INLINED_LIST: usize = 2;
+const INLINED_DATA: usize = 3;
+/// Functions are inlined into each other so deep.
+const MOST_INLINED: usize = 64;
+/// So many functions have to agree that data are theirs.
+const ENOUGH: usize = 64;
 
 /// The table, and where its parts begin.
 pub(crate) struct GoTable {
@@ -39,7 +56,19 @@ pub(crate) struct GoTable {
     files: usize,
     lists: usize,
     functions: usize,
+    /// The data of functions, where it is known.
+    data: Vec<u8>,
     left: AtomicUsize,
+}
+
+/// A call that was inlined.
+struct InlinedCall {
+    /// Where the function's name is among the names.
+    name: usize,
+    /// The place of an instruction with the line of the call, counted from the function that it is in at last.
+    parent: u64,
+    /// The line that the function is declared on; 0 before Go 1.20.
+    declared: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +79,8 @@ enum Layout {
     Parts,
     /// Go 1.18: functions count from the start of the code, in 32 bits.
     Relative,
+    /// Go 1.20: functions tell where they are declared.
+    Declared,
 }
 
 /// A function: its number, where it begins and ends, and where its facts are in the table.
@@ -67,10 +98,17 @@ fn head(bytes: &[u8], is_big_endian: bool) -> Option<(Layout, u64, usize)> {
     let layout = match if is_big_endian { u32::from_be_bytes(magic) } else { u32::from_le_bytes(magic) } {
         0xffff_fffb => Layout::Whole,
         0xffff_fffa => Layout::Parts,
-        0xffff_fff0 | 0xffff_fff1 => Layout::Relative,
+        0xffff_fff0 => Layout::Relative,
+        0xffff_fff1 => Layout::Declared,
         _ => return None,
     };
     Some((layout, quantum.into(), pointer.into()))
+}
+
+/// The number of 32 bits that bytes begin with.
+fn half(bytes: &[u8], is_big_endian: bool) -> Option<u32> {
+    let half = *bytes.first_chunk()?;
+    Some(if is_big_endian { u32::from_be_bytes(half) } else { u32::from_le_bytes(half) })
 }
 
 impl GoTable {
@@ -85,11 +123,24 @@ impl GoTable {
         let malformed = |what| elf.image_error(address, Problem::Malformed(what));
         let mut table = Self::parse(bytes, elf.is_big_endian())
             .ok_or_else(|| malformed("not as Go's linker writes it"))?;
-        if table.layout == Layout::Relative && !elf.is_code_at(table.text) {
+        if !table.is_relative() {
+            return Ok(Some(table));
+        }
+        let words = elf.go_words(table.pointer, WORDS, |word| table.is_of_module(word)).unwrap_or_default();
+        if !elf.is_code_at(table.text) {
             // Programs at any address, and those of Go 1.26, have it elsewhere.
-            let facts = elf.go_words(table.pointer, TEXT, |word| table.is_of_module(word));
-            table.text =
-                facts.or_else(|| elf.text_address()).ok_or_else(|| malformed("its code is not found"))?;
+            let text = words.get(TEXT).copied().filter(|&text| text != 0).or_else(|| elf.text_address());
+            table.text = text.ok_or_else(|| malformed("its code is not found"))?;
+        }
+        let mut places: Vec<u64> = words.get(DATA).unwrap_or_default().to_vec();
+        places.retain(|&place| place != 0 && !elf.is_code_at(place));
+        places.dedup();
+        for place in places {
+            table.data = elf.data_from(place, MAX_CONTENT).unwrap_or_default();
+            if table.has_its_data() {
+                break;
+            }
+            table.data = Vec::new();
         }
         Ok(Some(table))
     }
@@ -110,13 +161,14 @@ impl GoTable {
             files: 0,
             lists: 0,
             functions: 0,
+            data: Vec::new(),
             left: AtomicUsize::new(MOST_STEPS),
         };
         let of_head = |number: usize| table.word(8 + number * pointer);
         let place =
             |number: usize| usize::try_from(of_head(number)?).ok().filter(|at| *at <= table.bytes.len());
         let count = usize::try_from(of_head(0)?).ok().filter(|&count| count <= MAX_FUNCTIONS)?;
-        let after = usize::from(layout == Layout::Relative);
+        let after = usize::from(matches!(layout, Layout::Relative | Layout::Declared));
         let mut parts = [0; 5];
         if layout != Layout::Whole {
             for (part, number) in parts.iter_mut().zip(2 + after..) {
@@ -148,28 +200,32 @@ impl GoTable {
 
     /// The number of 32 bits at a place.
     fn half(&self, at: usize) -> Option<u32> {
-        let half = *self.bytes.get(at..)?.first_chunk()?;
-        Some(if self.is_big_endian { u32::from_be_bytes(half) } else { u32::from_le_bytes(half) })
+        half(self.bytes.get(at..)?, self.is_big_endian)
     }
 
     /// Whether words of a program, each told by its number, are of the `moduledata` that belongs to this table.
     fn is_of_module(&self, word: &dyn Fn(usize) -> Option<u64>) -> bool {
-        let (names, functions) = ((self.names_end - self.names) as u64, self.count as u64 + 1);
-        let is = |number, len| word(number) == Some(len) && word(number + 1) == Some(len);
-        is(FUNCTIONS_LEN, functions) && is(NAMES_LEN, names)
+        let (names, functions) = (self.names_end.saturating_sub(self.names) as u64, self.count as u64 + 1);
+        // What comes behind the names begins at a multiple of some bytes.
+        let is = |number, len: u64, least: u64| {
+            word(number).is_some_and(|word| (least..=len).contains(&word)) && word(number + 1) == word(number)
+        };
+        is(FUNCTIONS_LEN, functions, functions) && is(NAMES_LEN, names, names.saturating_sub(ALIGNED))
+    }
+
+    /// Whether functions count from the start of the code.
+    fn is_relative(&self) -> bool {
+        matches!(self.layout, Layout::Relative | Layout::Declared)
     }
 
     /// Bytes of an entry's half in the list of functions.
     fn width(&self) -> usize {
-        if self.layout == Layout::Relative { 4 } else { self.pointer }
+        if self.is_relative() { 4 } else { self.pointer }
     }
 
     fn begin(&self, number: usize) -> Option<u64> {
         let at = self.functions + 2 * number * self.width();
-        match self.layout {
-            Layout::Relative => Some(self.text.wrapping_add(self.half(at)?.into())),
-            _ => self.word(at),
-        }
+        if self.is_relative() { Some(self.text.wrapping_add(self.half(at)?.into())) } else { self.word(at) }
     }
 
     fn function(&self, number: usize) -> Option<Function> {
@@ -211,26 +267,97 @@ impl GoTable {
     pub(crate) fn frames(&self, addresses: &[u64], found: &mut dyn FnMut(usize, &SourceFrame<'_>)) {
         for (index, &address) in addresses.iter().enumerate() {
             let Some(function) = self.at(address) else { continue };
-            let name =
-                || self.fact(&function, 0).and_then(|at| self.text_at(self.names + at)).map(str::to_owned);
-            let value = |list| self.value(&function, list, address);
-            let file = value(4).and_then(|number| self.file(&function, number));
-            let line = value(5).and_then(|line| u32::try_from(line).ok()).unwrap_or(0);
-            let frame = SourceFrame {
-                function: Some(function.number as u64),
-                name: &name,
-                is_inlined: false,
-                file,
-                line,
-                column: 0,
-                discriminator: 0,
-                declared: &|| {
-                    let line = self.value(&function, 5, function.begins)?;
-                    u32::try_from(line).ok()
-                },
-            };
-            found(index, &frame);
+            let mut at = address;
+            for _ in 0..MOST_INLINED {
+                let Some(call) = self.inlined(&function, at) else { break };
+                let declared = || Some(call.declared).filter(|&line| line != 0);
+                let number = 1 << 32 | call.name as u64;
+                self.frame(&function, at, (number, call.name, true), &declared, &mut |frame| {
+                    found(index, frame)
+                });
+                at = function.begins.wrapping_add(call.parent);
+            }
+            let name = self.fact(&function, 0).unwrap_or(usize::MAX);
+            let declared = || u32::try_from(self.value(&function, 5, function.begins)?).ok();
+            let this = (function.number as u64, name, false);
+            self.frame(&function, at, this, &declared, &mut |frame| found(index, frame));
         }
+    }
+
+    /// One function at an address: its number, where its name is, and whether it was inlined.
+    fn frame(
+        &self,
+        function: &Function,
+        address: u64,
+        (number, name, is_inlined): (u64, usize, bool),
+        declared: &dyn Fn() -> Option<u32>,
+        found: &mut dyn FnMut(&SourceFrame<'_>),
+    ) {
+        let value = |list| self.value(function, list, address);
+        found(&SourceFrame {
+            function: Some(number),
+            name: &|| self.text_at(self.names.checked_add(name)?).map(str::to_owned),
+            is_inlined,
+            file: value(4).and_then(|number| self.file(function, number)),
+            line: value(5).and_then(|line| u32::try_from(line).ok()).unwrap_or(0),
+            column: 0,
+            discriminator: 0,
+            declared,
+        });
+    }
+
+    /// The innermost call that was inlined at an address of a function.
+    fn inlined(&self, of: &Function, address: u64) -> Option<InlinedCall> {
+        let tree = self.tree(of)?;
+        let lists = self.fact(of, 6)?;
+        let list = (INLINED_LIST < lists)
+            .then(|| self.half(self.lists_of(of)?.checked_add(4 * INLINED_LIST)?))??;
+        let number = if list == 0 { -1 } else { self.value_in(of, list as usize, address)? };
+        self.call(tree, usize::try_from(number).ok()?)
+    }
+
+    /// Where a function tells its further lists: behind what all functions tell.
+    fn lists_of(&self, of: &Function) -> Option<usize> {
+        let facts = if self.layout == Layout::Declared { 9 } else { 8 };
+        // Four bytes more are the kind of function, flags, and how many data it has.
+        of.facts.checked_add(self.width() + 4 * facts + 4)
+    }
+
+    /// Where in the data the calls that were inlined into a function are.
+    fn tree(&self, of: &Function) -> Option<usize> {
+        if self.data.is_empty() {
+            return None;
+        }
+        let lists_at = self.lists_of(of)?;
+        let count = usize::from(*self.bytes.get(lists_at - 1)?);
+        let at = lists_at.checked_add(self.fact(of, 6)?.checked_mul(4)?)?.checked_add(4 * INLINED_DATA)?;
+        let place = (INLINED_DATA < count).then(|| self.half(at))??;
+        (place != u32::MAX).then_some(place as usize)
+    }
+
+    fn call(&self, tree: usize, number: usize) -> Option<InlinedCall> {
+        let (size, name, parent) = if self.layout == Layout::Declared { (16, 4, 8) } else { (20, 12, 16) };
+        let at = tree.checked_add(number.checked_mul(size)?)?;
+        let half = |offset: usize| half(self.data.get(at.checked_add(offset)?..)?, self.is_big_endian);
+        Some(InlinedCall {
+            name: half(name)? as usize,
+            parent: half(parent)?.into(),
+            declared: if size == 16 { half(12)? } else { 0 },
+        })
+    }
+
+    /// Whether the data is that of the functions: each first call has a name, and is in the function.
+    fn has_its_data(&self) -> bool {
+        let is_call = |of: &Function, call: InlinedCall| {
+            let at = self.names.checked_add(call.name).filter(|&at| at < self.names_end);
+            let begins = at.is_some_and(|at| at == self.names || self.bytes[at - 1] == 0);
+            begins && call.parent < of.ends.wrapping_sub(of.begins)
+        };
+        let functions = (0..self.count).filter_map(|number| self.function(number));
+        let trees = functions.filter_map(|of| self.tree(&of).map(|tree| (of, tree)));
+        let mut asked = trees.take(ENOUGH).peekable();
+        asked.peek().is_some()
+            && asked.all(|(of, tree)| self.call(tree, 0).is_some_and(|call| is_call(&of, call)))
     }
 
     /// The function at an address.
@@ -246,7 +373,12 @@ impl GoTable {
     /// The value that a list of a function has for an address. The list is pairs of differences, first of the value, from -1 on, then of the
     /// address up to which it holds.
     fn value(&self, of: &Function, list: usize, address: u64) -> Option<i64> {
-        let mut at = self.lists.checked_add(self.fact(of, list)?)?;
+        self.value_in(of, self.fact(of, list)?, address)
+    }
+
+    /// The same in the list at a place.
+    fn value_in(&self, of: &Function, list: usize, address: u64) -> Option<i64> {
+        let mut at = self.lists.checked_add(list)?;
         let (mut value, mut end) = (-1i64, of.begins);
         loop {
             self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).ok()?;

@@ -133,6 +133,24 @@ fn ours(program: &Path, addresses: &[u64]) -> Vec<String> {
     told.into_iter().map(|(name, line)| format!("{name} {}", line.unwrap_or_default())).collect()
 }
 
+/// The functions at each address, the innermost first, with their lines: those that were inlined, and the one that is there.
+fn chains(program: &Path, addresses: &[u64]) -> Vec<Vec<String>> {
+    let elf = Elf::open(program).expect("an ELF file");
+    let info = DebugInfo::of(&elf, program, &SymbolOptions::default());
+    let info = info.expect("a table that can be read").expect("a table");
+    let mut told = vec![Vec::new(); addresses.len()];
+    info.frames(addresses, &mut |index, frame| {
+        let name = (frame.name)().unwrap_or_default();
+        let sign = if frame.is_inlined { " (inlined)" } else { "" };
+        told[index].push(format!(
+            "{name}{sign} {}:{}",
+            frame.file.unwrap_or("?").trim_start_matches("./"),
+            frame.line
+        ));
+    });
+    told
+}
+
 /// All functions of the stripped program are those of the whole one, and so are files and lines all over them.
 fn check([whole, stripped]: &[PathBuf; 2]) {
     let (known, found) = (symbols(whole), symbols(stripped));
@@ -167,6 +185,14 @@ fn check([whole, stripped]: &[PathBuf; 2]) {
     let differ: Vec<_> = differ.collect();
     let some = &differ[..20.min(differ.len())];
     assert!(differ.len() * 1000 <= addresses.len(), "{} of {}: {some:?}", differ.len(), addresses.len());
+    // From Go 1.18 on the calls that were inlined are told, too.
+    let (ours, theirs) = (chains(stripped, &addresses), chains(whole, &addresses));
+    let inlined = theirs.iter().filter(|chain| chain.len() > 1).count();
+    let all = addresses.iter().zip(ours.iter().zip(&theirs));
+    let differ: Vec<_> = all.filter(|(_, (ours, theirs))| ours != theirs).collect();
+    let some = &differ[..10.min(differ.len())];
+    assert!(inlined * 20 > addresses.len(), "{inlined} of {}", addresses.len());
+    assert!(differ.len() * 200 <= addresses.len(), "{} of {}: {some:#?}", differ.len(), addresses.len());
     fs::remove_dir_all(whole.parent().expect("a folder")).expect("it can be removed");
 }
 

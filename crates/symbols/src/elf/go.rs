@@ -54,38 +54,55 @@ impl Elf {
         self.section(".text").map(|section| section.address)
     }
 
-    /// The word of this number in the first part of the program's data whose words `fits` knows by their numbers. A word has so
+    /// The first so many words of the first part of the program's data whose words `fits` knows by their numbers. A word has so
     /// many bytes; one that is written when the program is loaded is what will be there.
     pub(crate) fn go_words(
         &self,
         bytes: usize,
-        number: usize,
+        count: usize,
         fits: impl Fn(&dyn Fn(usize) -> Option<u64>) -> bool,
-    ) -> Option<u64> {
+    ) -> Option<Vec<u64>> {
         let is_data = |section: &&Section| {
             section.is(elf::SHF_WRITE) && section.is(elf::SHF_ALLOC) && section.kind != elf::SHT_NOBITS
         };
-        let (address, word) = self.find_in_sections(is_data, |section, content| {
-            let word = |at: usize| self.word(content.get(at..at + bytes)?);
+        let (address, mut words) = self.find_in_sections(is_data, |section, content| {
+            let word = |at: usize| self.word(content.get(at..at.checked_add(bytes)?)?);
             let words_from = |at: usize| move |number: usize| word(at + number * bytes);
             let found = (0..content.len()).step_by(bytes).find(|&at| fits(&words_from(at)))?;
-            let at = found + number * bytes;
-            Some((section.address.wrapping_add(at as u64), word(at)?))
+            let words = (0..count).map_while(words_from(found)).collect::<Vec<_>>();
+            Some((section.address.wrapping_add(found as u64), words))
         })?;
-        if word != 0 { Some(word) } else { self.relocated(address) }
+        if words.contains(&0) {
+            self.relocate(address, bytes, &mut words);
+        }
+        Some(words)
     }
 
-    /// The number that is written at an address when the program is loaded, counted from the program's place.
-    fn relocated(&self, address: u64) -> Option<u64> {
+    /// The content of the section that an address of data is in, from there on; none if that has more bytes than `most`.
+    pub(crate) fn data_from(&self, address: u64, most: u64) -> Option<Vec<u8>> {
+        let has = |section: &&Section| section.is(elf::SHF_ALLOC) && section.area().contains(&address);
+        let section = self.sections.iter().find(has)?;
+        let mut bytes = self.bytes_of(section, most, "Go's data").ok()?;
+        bytes.drain(..usize::try_from(address - section.address).ok()?.min(bytes.len()));
+        Some(bytes)
+    }
+
+    /// Puts in the place of zeros the numbers that are written there when the program is loaded, counted from the program's place.
+    fn relocate(&self, address: u64, bytes: usize, words: &mut [u64]) {
         let is_table =
             |section: &&Section| section.kind == elf::SHT_RELA && self.is_64 && section.is(elf::SHF_ALLOC);
-        self.find_in_sections(is_table, |_, entries| {
+        let known = RELATIVE.map(u64::from).map(Some);
+        let _ = self.find_in_sections(is_table, |_, entries| {
             let word = |entry: &[u8], number: usize| self.word(&entry[8 * number..8 * number + 8]);
-            let of = |entry: &&[u8]| {
-                word(entry, 0) == Some(address) && RELATIVE.map(u64::from).map(Some).contains(&word(entry, 1))
-            };
-            entries.chunks_exact(24).find(of).and_then(|entry| word(entry, 2))
-        })
+            for entry in entries.chunks_exact(24).filter(|entry| known.contains(&word(entry, 1))) {
+                let place = word(entry, 0).and_then(|place| place.checked_sub(address));
+                let number = place.map_or(usize::MAX, |place| (place / bytes as u64) as usize);
+                if let (Some(to), Some(value)) = (words.get_mut(number), word(entry, 2)) {
+                    *to = if *to == 0 { value } else { *to };
+                }
+            }
+            None::<()>
+        });
     }
 
     /// The first answer of `find` to the bytes of such sections. Sections that together have more bytes than the file are left out:
@@ -93,7 +110,7 @@ impl Elf {
     fn find_in_sections<T>(
         &self,
         which: impl Fn(&&Section) -> bool,
-        find: impl Fn(&Section, &[u8]) -> Option<T>,
+        mut find: impl FnMut(&Section, &[u8]) -> Option<T>,
     ) -> Option<T> {
         let mut left = self.image.len;
         self.sections.iter().filter(which).find_map(|section| {
