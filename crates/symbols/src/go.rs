@@ -468,7 +468,9 @@ mod tests {
         fn table(layout: Layout, is_big_endian: bool, pointer: usize) -> Vec<u8> {
             let (names, files) = (b"\0main.work\0main.main\0", b"\0/a/work.go\0/a/main.go\0");
             // Files 1 and 2, lines; differences of values have their signs in the lowest bit, addresses are in fours.
-            let lists: [&[u8]; 5] = [&[0], &[4, 4, 0], &[6, 8, 0], &[22, 1, 2, 1, 3, 2, 0], &[200, 1, 8, 0]];
+            // The last list is of inlined calls: none but in the first four bytes.
+            let lists: [&[u8]; 6] =
+                [&[0], &[4, 4, 0], &[6, 8, 0], &[22, 1, 2, 1, 3, 2, 0], &[200, 1, 8, 0], &[2, 1, 1, 3, 0]];
             // Where the name, the list of files and that of lines are.
             let functions = [(1, 1, 7), (11, 4, 14)];
             let text = 0x1000;
@@ -511,7 +513,7 @@ mod tests {
                 parts(&mut made);
             }
             let base = if layout == Layout::Whole { lists_at + lists.concat().len() } else { functions_len };
-            let fact_bytes = if layout == Layout::Relative { 4 } else { pointer } + 32;
+            let fact_bytes = if layout == Layout::Relative { 4 + 8 + 12 + 16 } else { pointer } + 32;
             let begins = [text, text + 16, text + 48];
             for (number, begin) in begins.into_iter().enumerate() {
                 let fields = [begin, base + number * fact_bytes];
@@ -533,8 +535,19 @@ mod tests {
                     _ => made.word(begin),
                 }
                 let (names, lists) = if whole { (names_at, lists_at) } else { (0, 0) };
-                for fact in [names + name, 0, 0, lists, lists + file, lists + line, 0, 0] {
+                let is_newest = layout == Layout::Relative;
+                for fact in
+                    [names + name, 0, 0, lists, lists + file, lists + line, 3 * usize::from(is_newest), 0]
+                {
                     made.half(fact);
+                }
+                if is_newest {
+                    // The line of its declaration, its kind and how many data it has, its further lists, and its data.
+                    made.half(line);
+                    made.bytes.extend([0, 0, 0, 4]);
+                    [0, 0, 18].into_iter().for_each(|list| made.half(if begin == text { list } else { 0 }));
+                    let tree = if begin == text { 0 } else { !0 };
+                    [!0, !0, !0, tree].into_iter().for_each(|data| made.half(data));
                 }
             }
             made.bytes
@@ -591,6 +604,36 @@ mod tests {
         }
     }
 
+    /// `main.main`, declared on line 77, called from `main.work` where that has line 11.
+    const INLINED: [u32; 4] = [0, 11, 4, 77];
+
+    #[test]
+    fn inlined_calls_come_before_who_called() {
+        for is_big_endian in [false, true] {
+            let bytes = Made::table(Layout::Relative, is_big_endian, 8);
+            let mut table = GoTable::parse(bytes, is_big_endian).expect("a table");
+            assert!(!table.has_its_data());
+            let order = |half: u32| if is_big_endian { half.to_be_bytes() } else { half.to_le_bytes() };
+            table.data = INLINED.map(order).concat();
+            assert!(table.has_its_data());
+            let chain = |address| {
+                let mut told = Vec::new();
+                table.frames(&[address], &mut |_, frame| {
+                    let declared = (frame.declared)();
+                    told.push(((frame.name)().unwrap_or_default(), frame.is_inlined, frame.line, declared));
+                });
+                told
+            };
+            let inlined = ("main.main".to_owned(), true, 10, Some(77));
+            assert_eq!(chain(0x1000), [inlined, ("main.work".to_owned(), false, 11, Some(10))]);
+            assert_eq!(chain(0x1004), [("main.work".to_owned(), false, 11, Some(10))]);
+            assert_eq!(chain(0x1010), [("main.main".to_owned(), false, 99, Some(99))]);
+            // Data of something else.
+            table.data = [0, 12, 4, 77].map(order).concat();
+            assert!(!table.has_its_data());
+        }
+    }
+
     #[test]
     fn lists_without_an_end_are_left() {
         let mut table = GoTable::parse(Made::table(Layout::Relative, false, 8), false).expect("a table");
@@ -606,14 +649,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_of_a_table_is_trusted(which in 0..12usize, len in 0..400usize, changes in prop::collection::vec((0..400usize, any::<u8>()), 0..6)) {
+        fn nothing_of_a_table_is_trusted(which in 0..12usize, len in 0..500usize, changes in prop::collection::vec((0..400usize, any::<u8>()), 0..6), calls in prop::collection::vec((0..30u32, 0..30u32), 0..4)) {
             let mut bytes = each().nth(which).expect("twelve ways");
             let is_big_endian = order(&bytes);
             for (at, byte) in changes {
                 if let Some(place) = bytes.get_mut(at) { *place = byte }
             }
             bytes.truncate(len);
-            if let Some(table) = GoTable::parse(bytes, is_big_endian) {
+            if let Some(mut table) = GoTable::parse(bytes, is_big_endian) {
+                table.data = calls.iter().flat_map(|&(name, parent)| [0, name, parent, 0].map(u32::to_le_bytes)).flatten().collect();
+                table.has_its_data();
                 (0xff0..0x1040).for_each(|address| drop(told(&table, address)));
                 let mut builder = TableBuilder::default();
                 let _ = table.add_to(&mut builder);
