@@ -596,6 +596,14 @@ impl Machine {
         self.leave(task, cpu, now);
     }
 
+    /// The same at a hit, in a task that goes on: its control pages are written when it really leaves.
+    fn within_hit(&mut self, task: TaskId, now: u64, act: impl FnOnce(&mut Engine, u32)) {
+        let cpu = self.cpu_of(task);
+        self.come(task, cpu, now);
+        act(&mut self.engine, cpu);
+        self.leave_or_stay(task, cpu, now, true);
+    }
+
     /// A task comes to a cpu, where it may be still; no other is.
     fn come(&mut self, task: TaskId, cpu: u32, at: u64) {
         if self.engine.place_of(task).is_some_and(|other| other != cpu) {
@@ -624,12 +632,17 @@ impl Machine {
     /// A task runs no longer: takes the requests of its events while it was on its cpu. Where they ask for nothing,
     /// it is kept there, as telling of it once more is then no matter of how many they are.
     fn leave(&mut self, task: TaskId, cpu: u32, now: u64) {
+        let has_pages = self.tasks.get(&task).is_some_and(|known| known.has_pages);
+        self.leave_or_stay(task, cpu, now, !has_pages);
+    }
+
+    fn leave_or_stay(&mut self, task: TaskId, cpu: u32, now: u64, may_stay: bool) {
         self.note_watches(task);
         self.note_steps(task);
         self.note_calls(task, cpu);
         let period = self.clock_requests.take();
         let asks = period.is_some() || self.is_to_be_stepped(task);
-        match self.tasks.get(&task).filter(|known| !asks && !known.has_pages && known.watches.is_empty()) {
+        match self.tasks.get(&task).filter(|known| !asks && may_stay && known.watches.is_empty()) {
             Some(_) => self.engine.pause(cpu, now),
             None => self.engine.place(cpu, now, None),
         }

@@ -42,13 +42,8 @@ pub(crate) struct Tracepoint {
     pub(crate) id: u64,
     pub(crate) what: What,
     pub(crate) format: Format,
-}
-
-impl Tracepoint {
     /// Bytes of its records, without what has no fixed place in them.
-    pub(crate) fn size(&self) -> usize {
-        self.format.fill(&[]).len()
-    }
+    pub(crate) size: usize,
 }
 
 /// Where tracing file systems are.
@@ -210,7 +205,9 @@ pub(crate) fn get(id: u64) -> Option<Arc<Tracepoint>> {
     } else {
         of_linux(id)?
     };
-    let tracepoint = Arc::new(Tracepoint { id, what, format: Format::parse(&text)? });
+    let format = Format::parse(&text)?;
+    let size = format.fill(&[]).len();
+    let tracepoint = Arc::new(Tracepoint { id, what, format, size });
     known.insert(id, tracepoint.clone());
     Some(tracepoint)
 }

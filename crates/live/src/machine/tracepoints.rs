@@ -198,7 +198,7 @@ impl Machine {
                 CallStop::Exit { result } => record(point.id, tid, [number, result as u64]),
             };
             // It has as many arguments as the call.
-            data.truncate(point.size().max(16));
+            data.truncate(point.size.max(16));
             (point.id, data)
         });
         let told: Vec<(u64, Vec<u8>)> = told.collect();

@@ -103,7 +103,7 @@ impl Machine {
         if ticks {
             known.last_tick = now;
         }
-        self.within(task, now, |engine, cpu| {
+        self.within_hit(task, now, |engine, cpu| {
             if ticks {
                 engine.tick(cpu, now);
             }
