@@ -3,7 +3,7 @@
 
 use crate::habits::Lazy;
 use crate::{
-    annotate, archive, buildid_cache, compare, config, diff, doctor, dump, export, generate, inject,
+    annotate, archive, buildid_cache, compare, config, data, diff, doctor, dump, export, generate, inject,
     kallsyms, list, listing, record, report, rewrite, run, script, sim, stat, top, trace, version,
 };
 use clap::Parser;
@@ -60,6 +60,8 @@ pub(crate) enum Subcommand {
     /// Keep files by their build-ids, for recordings that are read later
     #[command(name = "buildid-cache")]
     BuildidCache(Lazy<buildid_cache::Args>),
+    /// Write a recording as JSON in perf's form: data convert --to-json
+    Data(Lazy<data::Args>),
     /// Find functions of the running kernel by their names
     Kallsyms(Lazy<kallsyms::Args>),
     /// Sample a command, processes, or cpus, into a perf.data file

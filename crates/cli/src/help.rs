@@ -88,7 +88,7 @@ pub(crate) fn commands(program: &Command) -> String {
         }
     }
     // As everywhere, --version tells the version; and those who come from perf know the other words.
-    let is_told = |name: &&str| !is_grouped(name) && !["version", "check", "kallsyms"].contains(name);
+    let is_told = |name: &&str| !is_grouped(name) && !["version", "check", "data", "kallsyms"].contains(name);
     let rest: Vec<&str> = shown.iter().map(|command| command.get_name()).filter(is_told).collect();
     text += &format!("\nrewrite: {}\n", REWRITE.join(", "));
     text + &format!("more: {}\n", rest.join(", "))

@@ -11,6 +11,7 @@ mod cli;
 mod common;
 mod compare;
 mod config;
+mod data;
 mod diff;
 mod doctor;
 mod dump;
@@ -71,6 +72,7 @@ fn main() -> ExitCode {
         Subcommand::Evlist(args) => listing::evlist(&args),
         Subcommand::BuildidList(args) => listing::build_ids(&args),
         Subcommand::BuildidCache(args) => buildid_cache::run(&args),
+        Subcommand::Data(args) => data::run(&args),
         Subcommand::Kallsyms(args) => kallsyms::run(&args),
         Subcommand::Record(args) => told("record", &args.0.command, record::run(&args)),
         Subcommand::Top(args) => top::run(&args, &nested::record_args),

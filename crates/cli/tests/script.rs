@@ -10,6 +10,7 @@ perfuse_testkit::suite! {
     deterministic:
         lines_go_into_a_file_for_each_event,
         samples_are_objects_of_json,
+        a_recording_becomes_perfs_json,
         what_perf_has_and_perfuse_has_not_is_refused,
         what_was_not_recorded_is_told,
         a_pipe_is_read_without_being_named,
@@ -21,6 +22,7 @@ perfuse_testkit::suite! {
         other_records_are_perfs,
         filters_and_clocks_are_perfs,
         tracepoints_are_printed_as_perf_does,
+        data_convert_is_perfs,
         a_pipe_is_read_as_a_file,
         times_of_day_parts_and_ends_are_perfs,
         source_code_is_perfs,
@@ -302,6 +304,61 @@ fn samples_are_objects_of_json() -> Outcome {
         assert!(
             sample["callchain"].as_array().is_some_and(|frames| frames[0]["ip"] == sample["place"]["ip"])
         );
+    }
+    Ok(())
+}
+
+/// What `data convert --to-json` writes of a recording.
+fn converted(recording: &Recording) -> String {
+    let mut command = Command::new(program());
+    command.args(["data", "convert", "--to-json", "-", "-i", recording.path()]);
+    let output = perf::impersonal(&mut command).output().expect("the program starts");
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn a_recording_becomes_perfs_json() -> Outcome {
+    for (name, chains) in [("chains.data", true), ("calls.data", false)] {
+        let recording = Recording::kept(name, name);
+        let json: serde_json::Value = serde_json::from_str(&converted(&recording)).expect("JSON");
+        assert_eq!(json["linux-perf-json-version"], 1);
+        assert!(json["headers"]["data-size"].as_u64().is_some_and(|size| size > 0));
+        let samples = json["samples"].as_array().expect("samples");
+        assert_eq!(samples.len(), recording.perfuse(&["-G"]).lines().count(), "{name}");
+        for sample in samples {
+            assert!(sample["timestamp"].is_i64() && sample["tid"].is_i64() && sample["comm"].is_string());
+            let frames = sample["callchain"].as_array().expect("frames");
+            assert!(frames[0]["ip"].as_str().is_some_and(|ip| ip.starts_with("0x")));
+            assert!(chains || sample["id"].is_string() && sample.get("common_pid").is_none());
+        }
+    }
+    // What is there is not overwritten by chance.
+    let recording = Recording::kept("there", "chains.data");
+    let mut command = Command::new(program());
+    command.args(["data", "convert", "-i", recording.path(), "--to-json", recording.path()]);
+    let refused = command.output().expect("the program starts");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && said.contains("--force overwrites it"), "{said}");
+    Ok(())
+}
+
+fn data_convert_is_perfs() -> Outcome {
+    for (name, options) in [
+        ("plain-json", &["-e", "cpu-clock"][..]),
+        ("chains-json", &["-e", "cpu-clock,page-faults", "-g", "-a"]),
+    ] {
+        let recording = Recording::of(name, options)?;
+        let written = Recording(std::env::temp_dir().join(format!("perfuse-{}-{name}", std::process::id())));
+        let arguments = ["data", "convert", "--to-json", written.path(), "-i", recording.path(), "--force"];
+        perf::succeeds(&mut perf::command(&arguments)?)?;
+        let theirs = std::fs::read_to_string(&written.0).expect("perf wrote it");
+        let ours = converted(&recording);
+        assert_eq!(ours.lines().count(), theirs.lines().count());
+        let differ: Vec<_> =
+            ours.lines().zip(theirs.lines()).filter(|(ours, theirs)| ours != theirs).collect();
+        // Of several names of an address, and those of linkage tables, any is meant.
+        assert!(differ.iter().all(|(ours, _)| ours.contains("\"symbol\"")), "{differ:?}");
+        assert!(differ.len() * 50 <= ours.lines().count(), "{differ:?}");
     }
     Ok(())
 }

@@ -11,11 +11,13 @@ mod counts;
 mod extras;
 mod json;
 mod line;
+mod perf_json;
 mod places;
 mod sources;
 
 pub use calls::{CallLines, CallLinesOptions, Stamp};
 pub use line::{Clock, Lines, LinesOptions, TimeOfDay};
+pub use perf_json::PerfJson;
 use perfuse_abi::record;
 use perfuse_data::Event;
 use perfuse_data::describe::Fields;

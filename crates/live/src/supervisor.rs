@@ -573,6 +573,7 @@ impl Supervisor {
             front.effects(&self.machine);
             return;
         }
+        self.born_in_call(tid);
         let next = self.stop(front, tid, status);
         if interrupted && execs {
             // Where the call returns to is in the new program.
@@ -722,6 +723,7 @@ impl Supervisor {
                 machine.stopped(task);
             }
             drop(machine);
+            self.born_in_call(child);
             self.resume(child, Resume::Continue(0));
         }
     }

@@ -51,9 +51,14 @@ impl Shown {
 
 /// When a recording was written, as a fact to tell: what files know of it.
 pub(crate) fn written(input: &Input) -> Option<(String, String)> {
+    Some(("written".to_owned(), changed(input, "%Y-%m-%d %H:%M:%S UTC")?))
+}
+
+/// The time (UTC) at which a recording's file was last changed, in this form.
+pub(crate) fn changed(input: &Input, form: &str) -> Option<String> {
     let changed = std::fs::metadata(input.path()).ok()?.modified().ok()?;
     let moment = jiff::Timestamp::try_from(changed).ok()?;
-    Some(("written".to_owned(), moment.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()))
+    Some(moment.strftime(form).to_string())
 }
 
 /// Whether a file begins as those before perf 3.4 do, which perf calls version 0, in either byte order.

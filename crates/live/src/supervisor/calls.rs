@@ -80,4 +80,17 @@ impl Supervisor {
         }
         is_fronts
     }
+
+    /// A tracee that has just been born is stopped for the first time: the call that made it ends in it, too, with 0.
+    pub(super) fn born_in_call(&mut self, tid: Tid) {
+        if !self.tracees.get(&tid).is_some_and(|tracee| tracee.stepping.is_newborn()) {
+            return;
+        }
+        let mut machine = lock(&self.machine);
+        let Some(task) = machine.task_of(tid).filter(|&task| machine.tells_calls(task)) else { return };
+        if let Ok(registers) = Registers::of(tid) {
+            let stopped = StoppedThread::new(tid, registers).in_kernel(true);
+            machine.called(task, CallStop::Exit { result: 0 }, &stopped);
+        }
+    }
 }
