@@ -180,7 +180,7 @@ fn tracepoints_are_linuxs() -> Outcome {
     const SCRIPT: &str = "ls / > /dev/null; /usr/bin/true; /bin/echo nothing | cat > /dev/null; exit 3";
     let file = std::env::temp_dir().join(format!("perfuse-run-{}-points.data", std::process::id()));
     let path = file.display().to_string();
-    let mut words = vec!["record", "-o", &path];
+    let mut words = vec!["record", "-N", "-o", &path];
     for (event, filter) in &EVENTS {
         words.extend(["-e", event, "--filter", filter]);
     }
@@ -234,7 +234,7 @@ fn tracepoints_are_linuxs() -> Outcome {
     );
     // A text that is no filter is refused alike.
     for filter in ["dfd", "nothing == 1", "dfd == \"x\"", "(dfd == 1", "dfd in {1}"] {
-        let words = ["record", "-o", &path, "-e", EVENTS[1].0, "--filter", filter, "--", "true"];
+        let words = ["record", "-N", "-o", &path, "-e", EVENTS[1].0, "--filter", filter, "--", "true"];
         let linux = perf::command(&words)?.output().expect("perf starts");
         let run = hosted(&words);
         assert_eq!((text(&linux), linux.status.code()), (text(&run), run.status.code()), "{filter}");
