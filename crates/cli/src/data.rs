@@ -1,5 +1,6 @@
 //! `perfuse data convert`: a recording in perf's form of JSON.
 
+use crate::common::unsupported::{OfData, Unsupported};
 use crate::exit::{Failure, Result};
 use crate::recording::stacks::{self, Stacks};
 use crate::recording::{self, Input, SymbolFiles};
@@ -26,28 +27,23 @@ pub(crate) struct Args {
     #[arg(value_name = "convert", value_parser = ["convert"])]
     what: String,
     /// Write it there; - is standard output
-    #[arg(long, value_name = "FILE", required_unless_present = "to_ctf")]
+    #[arg(long, value_name = "FILE")]
     to_json: Option<PathBuf>,
-    #[arg(long, value_name = "FOLDER", hide = true)]
-    to_ctf: Option<PathBuf>,
-    /// Taken for perf's sake: JSON has all samples, and no other records
-    #[arg(long, hide = true)]
-    all: bool,
-    /// Taken for perf's sake: JSON has the clocks of the recording
-    #[arg(long, hide = true)]
-    tod: bool,
     #[command(flatten)]
     input: Input,
     #[command(flatten)]
     symbol_files: SymbolFiles,
+    #[command(flatten)]
+    _untaken: Unsupported<OfData>,
 }
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> Result {
     debug_assert_eq!(args.what, "convert", "there is nothing else");
     let Some(path) = &args.to_json else {
-        let why = "the format of babeltrace is not written; perfuse data convert --to-json out.json, or perfuse export for other tools";
-        return Err(Failure::usage(format_args!("--to-ctf: {why}")));
+        return Err(Failure::usage(
+            "data convert wants a file to write: --to-json out.json, or --to-json - for standard output",
+        ));
     };
     if path.as_os_str() == "-" {
         return write(std::io::stdout().lock(), args).map(|_| ExitCode::SUCCESS);

@@ -107,6 +107,7 @@ sections! {
     OfReport "[report]",
     OfAnnotate "[annotate]",
     OfDiff "[diff]",
+    OfData "[data]",
     OfScript "[script]",
     OfRecord "[record]",
     OfTop "[top]",
@@ -176,8 +177,14 @@ mod tests {
     #[test]
     fn every_row_of_the_table_is_an_option_of_a_section() {
         let sections = [OfStat::SECTION, OfList::SECTION, OfReport::SECTION, OfAnnotate::SECTION];
-        let others =
-            [OfDiff::SECTION, OfScript::SECTION, OfRecord::SECTION, OfTop::SECTION, OfTrace::SECTION];
+        let others = [
+            OfDiff::SECTION,
+            OfData::SECTION,
+            OfScript::SECTION,
+            OfRecord::SECTION,
+            OfTop::SECTION,
+            OfTrace::SECTION,
+        ];
         for line in TABLE.lines().filter(|line| !line.starts_with('#')) {
             let is_section = sections.contains(&line) || others.contains(&line);
             assert!(is_section || PerfOption::of(line).is_some(), "{line}");
