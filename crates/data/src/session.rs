@@ -454,7 +454,8 @@ impl Session {
             _ => name,
         };
         let by_address = match kind {
-            ObjectKind::User => has_no_file(name),
+            // A program in memory that the kernel knew the build-id of is a file all the same.
+            ObjectKind::User => has_no_file(name) && build_id.is_none(),
             _ => true,
         };
         let is_dump = kind == ObjectKind::User && is_jit_dump(name);

@@ -119,6 +119,8 @@ struct LiveTask {
     tells_calls: bool,
     /// The one that it is in, if sleep is told.
     call: Option<tracepoints::RunningCall>,
+    /// How often it had left its cpu by itself, stops among that, and how often it had been stopped.
+    waits: Option<(u64, u64)>,
 }
 
 /// A process of known threads.
@@ -284,6 +286,7 @@ impl Machine {
             steps: steps::StepCount::default(),
             tells_calls: false,
             call: None,
+            waits: None,
         };
         self.tasks.insert(task, known);
         self.bpf.set_thread(task, Some((pid, tid)));
@@ -366,6 +369,7 @@ impl Machine {
     /// before is gone.
     pub fn exec(&mut self, task: TaskId, tid: Tid) {
         if let Some(former) = self.task_of(tid).filter(|former| *former != task) {
+            self.tell_end(former);
             self.end(former, None);
         }
         let Some(known) = self.tasks.get_mut(&task) else { return };

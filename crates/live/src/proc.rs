@@ -347,6 +347,11 @@ pub(crate) fn program_name(pid: Tid) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
+/// How often a thread has left its cpu by itself.
+pub(crate) fn voluntary_switches(tid: Tid) -> Option<u64> {
+    Status(&status(tid)).field("voluntary_ctxt_switches")?.parse().ok()
+}
+
 /// The process of a thread.
 pub fn process_of(tid: Tid) -> Option<Tid> {
     number_in_status(tid, "Tgid")

@@ -563,7 +563,9 @@ impl Supervisor {
                 machine.stopped(task);
             }
         }
+        let went_on = self.is_begun_again(tid);
         self.restart_call(tid, status);
+        self.settle_call(tid, status, went_on);
         if self.asked_for.contains(&tid) && self.leaves(front, tid, status) {
             front.effects(&self.machine);
             return;
@@ -641,6 +643,7 @@ impl Supervisor {
                     tracee.arm(tid);
                     tracee.stopped = false;
                     tracee.stepping.remainders();
+                    tracee.calls.is_put_off();
                 }
                 // The stop is taken before: while it listens, it may stop anew, because it is to go on.
                 ptrace::take_stop(tid);
@@ -648,8 +651,13 @@ impl Supervisor {
                 Next::Stay
             }
             Status::Syscall => {
+                let went_on = self.is_begun_again(tid);
                 let is_fronts = self.called(tid);
-                match !self.follows_call(tid) && is_fronts {
+                let follows = self.follows_call(tid);
+                if went_on && !self.is_begun_again(tid) {
+                    self.call_is_over(tid, None);
+                }
+                match !follows && is_fronts {
                     true => front.syscall(self, tid),
                     false => go,
                 }

@@ -279,6 +279,15 @@ impl Counting {
         all[event] = read;
         rows.into_iter()
             .map(|row| match row {
+                // What happens to a thread that sleeps takes no time of its own.
+                Ok(Some(reading)) if reading.enabled_ns == 0 && reading.raw > 0 => {
+                    Outcome::Counted(vec![Reading {
+                        value: reading.raw,
+                        enabled_ns: 1,
+                        running_ns: 1,
+                        ..reading
+                    }])
+                }
                 Ok(Some(Reading { enabled_ns: 0, .. })) | Ok(None) => {
                     Outcome::Missing(Missing::never_enabled())
                 }

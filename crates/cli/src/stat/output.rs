@@ -166,7 +166,7 @@ impl Output {
         };
         // perf's mark of a new measurement in a file that may hold several. JSON stays JSON, as in perf since 6.5.
         let is_json = matches!(output.format, Format::Json | Format::JsonLines);
-        if matches!(output.place, RowPlace::File(_)) && !is_json {
+        if matches!(output.place, RowPlace::File(_)) && args.log_fd.is_none() && !is_json {
             output.write(&format!("# started on {}\n\n", date(SystemTime::now())))?;
         }
         Ok(output)

@@ -1,6 +1,6 @@
 //! Tracepoints of tasks: system calls, at stops of threads that tell of them, and births, new programs and ends.
 
-use super::Machine;
+use super::{LiveTask, Machine};
 use crate::proc::{self, Reading};
 use crate::ptrace::{CallStop, Tid};
 use crate::regs::Registers;
@@ -40,6 +40,17 @@ pub(super) struct RunningCall {
     since: u64,
     reading: Reading,
     stops: u64,
+}
+
+impl LiveTask {
+    /// Whether it has left its cpu by itself since this was asked last, but for stops: others take the cpu of one that could run on.
+    fn has_waited(&mut self) -> bool {
+        let Some(switches) = proc::voluntary_switches(self.tid) else { return true };
+        let before = self.waits.replace((switches, self.all_stops));
+        before.is_none_or(|(before, stops)| {
+            switches.saturating_sub(before) > self.all_stops.saturating_sub(stops)
+        })
+    }
 }
 
 /// How far a call has come when its sleep is told.
@@ -114,25 +125,31 @@ impl Machine {
     }
 
     /// A task begins a call, or ends one, and is stopped there.
-    pub(crate) fn called(&mut self, task: TaskId, stop: CallStop, stopped: &StoppedThread) {
+    pub(crate) fn called(&mut self, task: TaskId, number: u64, stop: CallStop, stopped: &StoppedThread) {
         if let CallStop::Exit { .. } = stop {
             self.tell_sleep(task, Until::Return(stopped));
         }
-        self.tell_call(task, stop, stopped);
+        self.tell_call(task, number, stop, stopped);
         if let CallStop::Entry { .. } = stop {
             self.begin_call(task, stopped);
         }
     }
 
+    /// Whether the time that threads sleep is told.
+    pub(crate) fn tells_sleep(&self) -> bool {
+        !self.tracepoints.of(What::Asleep).is_empty()
+    }
+
     /// A task is stopped in a call, which goes on.
     pub(crate) fn begin_call(&mut self, task: TaskId, stopped: &StoppedThread) {
         let (now, wanted) = (self.now(), self.wanted);
-        if self.tracepoints.of(What::Asleep).is_empty() {
+        if !self.tells_sleep() {
             return;
         }
         let Some(known) = self.tasks.get_mut(&task).filter(|known| known.call.is_none()) else { return };
         let registers = *stopped.registers();
         let stops = known.all_stops;
+        known.waits = known.waits.or_else(|| Some((proc::voluntary_switches(known.tid)?, stops)));
         known.call = known.read(wanted).map(|reading| RunningCall { registers, since: now, reading, stops });
     }
 
@@ -152,7 +169,8 @@ impl Machine {
         let has_slept = match until {
             // It has come to a cpu after each stop but the last; if it slept, more often.
             Until::Return(_) | Until::End => {
-                !counts_arrivals || reading.arrivals - before.arrivals > known.all_stops.saturating_sub(stops)
+                let arrivals = reading.arrivals.saturating_sub(before.arrivals);
+                !counts_arrivals || arrivals > known.all_stops.saturating_sub(stops) && known.has_waited()
             }
             Until::Now => known.files.state().is_some_and(|(runs, _)| !runs),
         };
@@ -178,12 +196,8 @@ impl Machine {
         self.tell(What::Asleep, task, Some(&StoppedThread::new(tid, registers)), away, &values);
     }
 
-    fn tell_call(&mut self, task: TaskId, stop: CallStop, stopped: &StoppedThread) {
+    fn tell_call(&mut self, task: TaskId, number: u64, stop: CallStop, stopped: &StoppedThread) {
         let Some((_, tid)) = self.tid_of(task) else { return };
-        let number = match stop {
-            CallStop::Entry { number, .. } => number,
-            CallStop::Exit { .. } => stopped.registers().call(),
-        };
         let (any, this) = match stop {
             CallStop::Entry { .. } => (What::Entry, What::EntryOf(number)),
             CallStop::Exit { .. } => (What::Exit, What::ExitOf(number)),

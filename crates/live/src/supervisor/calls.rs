@@ -1,7 +1,8 @@
 //! Tracees whose system calls are told: they stop where each begins and ends.
 
 use super::{Supervisor, Tracee, lock};
-use crate::ptrace::{self, CallStop, Resume, Tid};
+use crate::proc;
+use crate::ptrace::{self, CallStop, Resume, Status, Tid};
 use crate::regs::Registers;
 use crate::stopped::StoppedThread;
 
@@ -15,11 +16,26 @@ pub(super) struct CallState {
     is_fronts: bool,
     /// Where it stopped last, a call began.
     has_begun: bool,
+    /// The number of the last one that began, and when that was.
+    number: u64,
+    began: Option<u64>,
+    /// It has ended with `EINTR`, and may be begun again: that answer.
+    held: Option<i64>,
 }
 
 impl CallState {
     pub(super) fn new(wanted: bool) -> Self {
         CallState { wanted, ..CallState::default() }
+    }
+
+    /// When the call began that the tracee was in last, if that is known.
+    pub(super) fn began(&self) -> Option<u64> {
+        self.began.filter(|_| self.wanted)
+    }
+
+    /// It stops by itself when it goes on, as its process has been stopped.
+    pub(super) fn is_put_off(&mut self) {
+        self.on = self.wanted;
     }
 }
 
@@ -55,30 +71,71 @@ impl Supervisor {
         self.tracees.values().all(|tracee| !tracee.calls.wanted || tracee.calls.on || tracee.stopped)
     }
 
+    /// Whether the call that a tracee is in was begun again.
+    pub(super) fn is_begun_again(&self, tid: Tid) -> bool {
+        self.tracees.get(&tid).is_some_and(|tracee| tracee.restarted.is_some())
+    }
+
     /// A tracee is stopped where a call begins or ends. Whether its front wants to hear of it.
     pub(super) fn called(&mut self, tid: Tid) -> bool {
         let Some(tracee) = self.tracees.get_mut(&tid) else { return true };
         let is_fronts = tracee.calls.is_fronts || !tracee.calls.wanted;
-        // A call that was begun again has begun before.
-        let has_begun_before = tracee.restarted.is_some();
-        if tracee.calls.wanted {
-            let Ok(registers) = Registers::of(tid) else { return is_fronts };
-            let told = ptrace::call_stop(tid);
-            let stop = told.unwrap_or_else(|_| Some(registers.call_stop(tracee.calls.has_begun)));
-            let begins = matches!(stop, Some(CallStop::Entry { .. }));
-            tracee.calls.has_begun = if has_begun_before { tracee.calls.has_begun } else { begins };
-            if let Some(stop) = stop {
-                let stopped = StoppedThread::new(tid, registers).in_kernel(true);
-                let mut machine = lock(&self.machine);
-                let task = machine.task_of(tid);
-                match task {
-                    Some(task) if !has_begun_before => machine.called(task, stop, &stopped),
-                    Some(task) if begins => machine.begin_call(task, &stopped),
-                    _ => {}
-                }
+        if !tracee.calls.wanted {
+            return is_fronts;
+        }
+        let Ok(registers) = Registers::of(tid) else { return is_fronts };
+        let told = ptrace::call_stop(tid);
+        let Some(stop) = told.unwrap_or_else(|_| Some(registers.call_stop(tracee.calls.has_begun))) else {
+            return is_fronts;
+        };
+        let begins = matches!(stop, CallStop::Entry { .. });
+        let stopped = StoppedThread::new(tid, registers).in_kernel(true);
+        let mut machine = lock(&self.machine);
+        let Some(task) = machine.task_of(tid) else { return is_fronts };
+        // One that was begun again has begun before, and its end is told when it is sure.
+        if tracee.restarted.is_some() {
+            if begins {
+                machine.begin_call(task, &stopped);
             }
+            return is_fronts;
+        }
+        tracee.calls.has_begun = begins;
+        match stop {
+            CallStop::Entry { number, .. } => {
+                (tracee.calls.number, tracee.calls.began) = (number, Some(proc::now_ns()));
+                if machine.tells_sleep() {
+                    tracee.stepping.tell_of_end(tid, self.options);
+                }
+                machine.called(task, number, stop, &stopped);
+            }
+            CallStop::Exit { result } if registers.was_interrupted() => tracee.calls.held = Some(result),
+            CallStop::Exit { .. } => machine.called(task, registers.call(), stop, &stopped),
         }
         is_fronts
+    }
+
+    /// A tracee is stopped, and it is sure whether its call goes on; `went_on`: it had been begun again before.
+    pub(super) fn settle_call(&mut self, tid: Tid, status: Status, went_on: bool) {
+        let Some(tracee) = self.tracees.get_mut(&tid) else { return };
+        let held = tracee.calls.held.take();
+        let is_over = tracee.restarted.is_none() && (held.is_some() || went_on);
+        if is_over && status != Status::Event(libc::PTRACE_EVENT_EXIT) {
+            // Where nothing was begun since, registers tell what its caller will see.
+            let is_there = matches!(status, Status::Signal(_) | Status::Event(ptrace::EVENT_STOP));
+            self.call_is_over(tid, held.filter(|_| !is_there));
+        }
+    }
+
+    /// The call of a tracee is over, with this result or with the one that it stands with.
+    pub(super) fn call_is_over(&mut self, tid: Tid, result: Option<i64>) {
+        let Some(tracee) = self.tracees.get(&tid).filter(|tracee| tracee.calls.wanted) else { return };
+        let Ok(registers) = Registers::of(tid) else { return };
+        let stop = CallStop::Exit { result: result.unwrap_or(registers.result()) };
+        let stopped = StoppedThread::new(tid, registers).in_kernel(true);
+        let mut machine = lock(&self.machine);
+        if let Some(task) = machine.task_of(tid) {
+            machine.called(task, tracee.calls.number, stop, &stopped);
+        }
     }
 
     /// A tracee that has just been born is stopped for the first time: the call that made it ends in it, too, with 0.
@@ -90,7 +147,7 @@ impl Supervisor {
         let Some(task) = machine.task_of(tid).filter(|&task| machine.tells_calls(task)) else { return };
         if let Ok(registers) = Registers::of(tid) {
             let stopped = StoppedThread::new(tid, registers).in_kernel(true);
-            machine.called(task, CallStop::Exit { result: 0 }, &stopped);
+            machine.called(task, registers.call(), CallStop::Exit { result: 0 }, &stopped);
         }
     }
 }

@@ -271,6 +271,9 @@ impl Supervisor {
 
     /// When a tracee made the call that it was interrupted in, as far as that is known; now, if it is not.
     fn called_at(&self, tid: Tid, now: u64) -> u64 {
+        if let Some(began) = self.tracees.get(&tid).and_then(|tracee| tracee.calls.began()) {
+            return began.min(now);
+        }
         let mut machine = lock(&self.machine);
         machine.task_of(tid).and_then(|task| machine.sleeps_since(task)).map_or(now, |since| since.min(now))
     }

@@ -91,6 +91,13 @@ impl StepState {
     }
 
     /// Whether it has been born, and its first stop is still to come or to be left.
+    /// A stopped tracee tells before it ends, from now on.
+    pub(super) fn tell_of_end(&mut self, tid: Tid, options: i32) {
+        if !self.tells_of_end {
+            self.tells_of_end = ptrace::set_options(tid, options | libc::PTRACE_O_TRACEEXIT).is_ok();
+        }
+    }
+
     pub(super) fn is_newborn(&self) -> bool {
         self.newborn
     }
@@ -110,10 +117,7 @@ impl Tracee {
         if !stepping.on {
             return how;
         }
-        if !stepping.tells_of_end {
-            let tells = ptrace::set_options(tid, options | libc::PTRACE_O_TRACEEXIT);
-            stepping.tells_of_end = tells.is_ok();
-        }
+        stepping.tell_of_end(tid, options);
         stepping.owed |= !stepping.in_call;
         if stepping.before.is_none() {
             stepping.before = Registers::of(tid).ok();

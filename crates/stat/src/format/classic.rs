@@ -5,7 +5,7 @@ use super::compat::{self, PerfMetric};
 use crate::Spread;
 use crate::{Aggregation, Event, Report, Row, Subject};
 use perfuse::cpu_list;
-use perfuse_data::text::{foreign, left, right, spaces, width};
+use perfuse_data::text::{foreign, left, right, width};
 use std::fmt::Write;
 
 /// Widths of the columns.
@@ -65,7 +65,13 @@ fn subject(report: &Report) -> String {
 }
 
 fn heading(report: &Report) -> String {
-    let columns = match report.aggregation {
+    let (columns, unit) = (columns(report), right("unit", unit_width(report)));
+    format!("#           time {columns}counts {unit} events\n")
+}
+
+/// The heads of the columns that tell the place.
+fn columns(report: &Report) -> &'static str {
+    match report.aggregation {
         Aggregation::Everything => "            ",
         Aggregation::Cpu => "CPU                    ",
         Aggregation::Core => "core            cpus             ",
@@ -75,8 +81,7 @@ fn heading(report: &Report) -> String {
         Aggregation::Socket => "socket cpus             ",
         Aggregation::Node => "node   cpus             ",
         Aggregation::Thread => "            comm-pid                  ",
-    };
-    format!("#           time {columns}counts {} events\n", right("unit", unit_width(report)))
+    }
 }
 
 fn unit_width(report: &Report) -> usize {
@@ -201,7 +206,11 @@ fn metrics_alone(report: &Report) -> String {
     for (number, (row, metrics)) in compat::alone(report).into_iter().enumerate() {
         let prefix = prefix(report, row);
         if number == 0 && report.interval.is_none_or(|interval| interval.first) {
-            spaces(&mut out, width(&prefix));
+            let head = match report.interval {
+                Some(_) => format!("#           time {}", columns(report).trim_end()),
+                None => String::new(),
+            };
+            out += &left(&head, width(&prefix));
             for PerfMetric { unit, .. } in &metrics {
                 let _ = write!(out, "{} ", right(&foreign(unit), LONE_METRIC));
             }

@@ -65,7 +65,8 @@ impl Joiner {
     /// Takes an exit. Nothing is given back for one that no call of the recording is known to: of a thread that was born by it, say.
     pub fn exit(&mut self, at: Moment, number: u64, returned: i64) -> Option<Call> {
         let mut found = self.under_way.remove(&at.tid);
-        if found.as_ref().is_some_and(|call| call.number != number) {
+        // The return from a signal's handler has brought the registers of before, and tells no number.
+        if found.as_ref().is_some_and(|call| call.number != number && number != u64::MAX) {
             // Where a thread executes a program, it becomes the process's first one.
             found = None;
         }
