@@ -16,7 +16,8 @@ suite! {
     witnesses:
         counts_and_errors_are_straces,
         those_of_processes_that_start_execute_and_die_too,
-        calls_by_the_embedded_kernel_are_straces;
+        calls_by_the_embedded_kernel_are_straces,
+        calls_that_nobodys_signal_interrupts_end_as_alone;
     measurements:
         nothing_is_lost_where_the_kernel_sums_up,
         threads_of_a_process_that_runs_already_are_summed_up_and_what_they_start,
@@ -940,6 +941,45 @@ fn in_a_docker_container_calls_are_told() -> Outcome {
 fn under_gvisor_calls_are_told() -> Outcome {
     let folder = Folder::new("gvisor");
     told_in(Container::gvisor()?, &known(&folder)?, true)
+}
+
+/// A child ends while its parent waits for something else, and the parent does not care: its call goes on, until its time is over.
+const WAITS: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+int main(void) {
+    struct epoll_event event;
+    int epoll = epoll_create1(0);
+    for (int i = 0; i < 3; i++) {
+        struct timespec from, to;
+        if (fork() == 0) { usleep(100000); _exit(0); }
+        clock_gettime(CLOCK_MONOTONIC, &from);
+        int got = epoll_wait(epoll, &event, 1, 200);
+        clock_gettime(CLOCK_MONOTONIC, &to);
+        printf("%d %ld\n", got, (to.tv_sec - from.tv_sec) * 1000 + (to.tv_nsec - from.tv_nsec) / 1000000);
+        wait(0);
+    }
+    return 0;
+}
+"#;
+
+fn calls_that_nobodys_signal_interrupts_end_as_alone() -> Outcome {
+    need::program("cc")?;
+    let folder = Folder::new("embedded-waits");
+    let waits = compiled(&folder, WAITS)?;
+    let told = run(&["--kernel", "embedded", "-c", "--", &waits]);
+    assert_eq!(counts(&text(&told.stderr)).get("epoll_wait"), Some(&(3, 0)), "{}", text(&told.stderr));
+    for line in text(&told.stdout).lines() {
+        let (got, ms) = line.split_once(' ').expect("two numbers");
+        let ms: u64 = ms.parse().expect("a number");
+        // Begun anew, each would take 300.
+        assert!(got == "0" && (200..290).contains(&ms), "{line}");
+    }
+    Ok(())
 }
 
 fn calls_by_the_embedded_kernel_are_straces() -> Outcome {

@@ -285,6 +285,40 @@ impl Column {
         number.or_else(|| Key::named(name).map(Column::Key))
     }
 
+    /// The column whose name begins like this, in letters of any case. Of several it is the first that perf knows; of others there is to
+    /// be one alone.
+    ///
+    /// ```
+    /// use perfuse_profile::{Column, Key};
+    ///
+    /// assert_eq!(Column::shortened("Sy"), Some(Column::Key(Key::Symbol)));
+    /// assert_eq!(Column::shortened("overh"), None);
+    /// ```
+    pub fn shortened(name: &str) -> Option<Self> {
+        // In perf's order.
+        const FIRST: [&str; 13] = [
+            "pid",
+            "comm",
+            "dso",
+            "symbol",
+            "parent",
+            "cpu",
+            "socket",
+            "srcline",
+            "srcfile",
+            "local_weight",
+            "weight",
+            "transaction",
+            "trace",
+        ];
+        let name = name.to_ascii_lowercase();
+        let is_meant = |known: &&'static str| known.starts_with(&name);
+        let mut others: Vec<Column> = Column::names().filter(is_meant).filter_map(Column::named).collect();
+        others.dedup();
+        let first = FIRST.into_iter().find(is_meant).and_then(Column::named);
+        Column::named(&name).or(first).or_else(|| others.pop().filter(|_| others.is_empty()))
+    }
+
     /// All names of all columns.
     pub fn names() -> impl Iterator<Item = &'static str> {
         COLUMNS.iter().flat_map(|(_, names)| names.iter().copied()).chain(Key::names())

@@ -67,32 +67,6 @@ pub(super) fn list_of_names(text: &str) -> std::result::Result<List<String>, Str
     if items.is_empty() { Err("names nothing".into()) } else { Ok(List { adds, items }) }
 }
 
-/// The column whose name begins like this, in letters of any case. Of several it is the first of these, as in perf; of others there is
-/// to be one alone.
-fn shortened(name: &str) -> Option<Column> {
-    const FIRST: [&str; 13] = [
-        "pid",
-        "comm",
-        "dso",
-        "symbol",
-        "parent",
-        "cpu",
-        "socket",
-        "srcline",
-        "srcfile",
-        "local_weight",
-        "weight",
-        "transaction",
-        "trace",
-    ];
-    let name = name.to_ascii_lowercase();
-    let is_meant = |known: &&'static str| known.starts_with(&name);
-    let mut others: Vec<Column> = Column::names().filter(is_meant).filter_map(Column::named).collect();
-    others.dedup();
-    let first = FIRST.into_iter().find(is_meant).and_then(Column::named);
-    Column::named(&name).or(first).or_else(|| others.pop().filter(|_| others.is_empty()))
-}
-
 fn unknown(name: &str) -> Failure {
     let reason = match name {
         "type" | "typeoff" | "typecln" => "types of data are not read from debug information yet",
@@ -258,7 +232,7 @@ impl Plan {
                 }
                 let found = field_keys(name, recorded.events, recorded.formats, args.raw_trace);
                 if found.is_empty() {
-                    match shortened(name) {
+                    match Column::shortened(name) {
                         Some(column) => columns.push(column),
                         None if !recorded.events.is_empty() => return Err(unknown(name)),
                         None => {}

@@ -154,6 +154,11 @@ pub(super) fn sleep_of_a_process_that_runs_already_is_told() -> Outcome {
     Ok(())
 }
 
+/// A thread sleeps for as long as the process lives.
+const ENDS: &str = "#include <pthread.h>\n#include <unistd.h>\n\
+    void *sleeps(void *x) { pause(); return x; }\n\
+    int main(void) { pthread_t thread; pthread_create(&thread, 0, sleeps, 0); usleep(200000); _exit(0); }\n";
+
 /// By stops where calls end, for users without any right to perf events.
 pub(super) fn the_embedded_kernel_tells_of_sleep() -> Outcome {
     need::ptrace()?;
@@ -162,6 +167,18 @@ pub(super) fn the_embedded_kernel_tells_of_sleep() -> Outcome {
     // The program measures its stops, too, which are no sleep: two for each millisecond of its naps.
     told_as_measured(&scratch, &sleeper, &["--kernel", "embedded"], 0.8);
     told_as_measured(&scratch, &sleeper, &["--kernel", "embedded", "-g"], 0.8);
+    // Nor does one whose process ends meanwhile.
+    let (source, ends) = (scratch.file("ends.c"), scratch.file("ends"));
+    fs::write(&source, ENDS).expect("a source");
+    let built = Command::new("cc").args(["-pthread", "-o"]).arg(&ends).arg(&source).status();
+    assert!(built.expect("cc starts").success());
+    let file = scratch.file("ended");
+    recorded(
+        &file,
+        &["--kernel", "embedded", "--off-cpu", "-e", "cpu-clock:u", ends.to_str().expect("UTF-8")],
+    );
+    let told = slept(&file)["all"] as f64 / 1e6;
+    assert!((380.0..500.0).contains(&told), "{told} ms");
     // One that sleeps all the time never comes back from its call.
     let mut child = Command::new("sleep").arg("100").spawn().expect("it starts");
     let (file, pid) = (scratch.file("attached"), child.id().to_string());

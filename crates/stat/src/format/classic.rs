@@ -207,10 +207,14 @@ fn metrics_alone(report: &Report) -> String {
         let prefix = prefix(report, row);
         if number == 0 && report.interval.is_none_or(|interval| interval.first) {
             let head = match report.interval {
-                Some(_) => format!("#           time {}", columns(report).trim_end()),
-                None => String::new(),
+                // As perf has it, narrower than the lines below.
+                Some(_) => match columns(report).trim_end() {
+                    "" => "#           time ".to_owned(),
+                    place => format!("#           time {place:7} "),
+                },
+                None => left("", width(&prefix)),
             };
-            out += &left(&head, width(&prefix));
+            out += &head;
             for PerfMetric { unit, .. } in &metrics {
                 let _ = write!(out, "{} ", right(&foreign(unit), LONE_METRIC));
             }
