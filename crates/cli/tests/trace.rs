@@ -909,6 +909,12 @@ fn the_embedded_kernel_tells_known_numbers_of_calls() -> Outcome {
         serde_json::from_str(failed.lines().find(|line| line.starts_with('{')).expect("a line"))
             .expect("JSON");
     assert_eq!(json["rows"][0]["count"].as_f64(), Some(49.0));
+    // All texts are in the same place of its memory, one after the other.
+    let paths = compiled(&folder, PATHS)?;
+    let lines = text(&embedded(&["-e", "openat,faccessat,access", "--", &paths]).stderr);
+    for number in 0..300 {
+        assert!(lines.contains(&format!("\"/nonexistent/path{number}\"")), "{number}: {lines}");
+    }
     let lines = text(&embedded(&["-e", "openat", "--", "cat", "/nonexistent/name"]).stderr);
     assert!(lines.contains(r#"openat(AT_FDCWD, "/nonexistent/name", O_RDONLY) = -1 ENOENT"#), "{lines}");
     assert_eq!(embedded(&["-c", "--", "sh", "-c", "exit 7"]).status.code(), Some(7));
@@ -942,6 +948,16 @@ fn under_gvisor_calls_are_told() -> Outcome {
     let folder = Folder::new("gvisor");
     told_in(Container::gvisor()?, &known(&folder)?, true)
 }
+
+const PATHS: &str = r#"
+#include <fcntl.h>
+#include <stdio.h>
+int main(void) {
+    char path[64];
+    for (int i = 0; i < 300; i++) { sprintf(path, "/nonexistent/path%d", i); open(path, O_RDONLY); }
+    return 0;
+}
+"#;
 
 /// A child ends while its parent waits for something else, and the parent does not care: its call goes on, until its time is over.
 const WAITS: &str = r#"

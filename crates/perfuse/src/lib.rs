@@ -60,6 +60,7 @@ mod counter;
 pub mod diagnosis;
 pub mod doctor;
 // There is one for these architectures; a program that does not want it leaves the feature away.
+pub mod call_texts;
 #[cfg_attr(
     not(all(feature = "embedded", any(target_arch = "x86_64", target_arch = "aarch64"))),
     path = "embedded/absent.rs"

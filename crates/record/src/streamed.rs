@@ -73,7 +73,7 @@ pub fn streamed<R: Send>(
             if let (None, Some(first)) = (&copies, plan.events.first_mut()) {
                 first.prompt = true;
             }
-            TextReader::new(table, texts, copies, gives_back)
+            TextReader::new(&plan, table, texts, copies, gives_back)
         });
         let plan = &plan;
         let tee =

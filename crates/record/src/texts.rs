@@ -12,7 +12,9 @@ use perfuse::abi::ByteOrder;
 use perfuse::abi::record::{Decoded, RawRecord, Record, RecordFormat, RecordType};
 use perfuse::abi::regs::Arch;
 use perfuse_data::NewEvent;
-use perfuse_trace::{Argument, CallSet, CallTexts, Calls, Format, Looked, RawCall, RawCalls, socket_address};
+use perfuse_trace::{
+    Argument, CallSet, CallTexts, Calls, Format, Looked, RawCall, RawCalls, Spec, socket_address,
+};
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -65,6 +67,16 @@ pub(crate) struct TextReader {
     under_way: HashMap<u32, (u64, u64, [u64; 6])>,
     memories: HashMap<u32, Memory>,
     copies: Option<Copies>,
+    /// The embedded kernel copies them.
+    are_copied: bool,
+}
+
+impl Drop for TextReader {
+    fn drop(&mut self) {
+        if self.are_copied {
+            perfuse::call_texts::copy(false);
+        }
+    }
 }
 
 /// The program that copies texts, while it runs.
@@ -88,8 +100,19 @@ impl Copies {
 }
 
 impl TextReader {
-    pub(crate) fn new(table: &'static Calls, texts: Texts, copies: Option<Copies>, gives_back: bool) -> Self {
+    pub(crate) fn new(
+        plan: &Plan,
+        table: &'static Calls,
+        texts: Texts,
+        copies: Option<Copies>,
+        gives_back: bool,
+    ) -> Self {
+        let are_copied = plan.kernel.facts().is_embedded;
+        if are_copied {
+            perfuse::call_texts::copy(true);
+        }
         TextReader {
+            are_copied,
             table,
             texts,
             events: Vec::new(),
@@ -202,6 +225,7 @@ impl TextReader {
                 let read = |key: &[u8]| programs.map(CallTexts::COPIES).lookup(key).ok();
                 texts.of_call((tid, time), number, arguments, self.table, &read)
             }
+            None if self.are_copied => copied(spec, perfuse::call_texts::take(tid, time)),
             None => Vec::new(),
         };
         for (index, argument) in spec.arguments.iter().flatten().enumerate() {
@@ -243,6 +267,22 @@ impl TextReader {
         self.memories.insert(pid, memory);
         text
     }
+}
+
+/// The texts of a call as they are shown.
+fn copied(spec: &Spec, texts: Vec<(usize, Vec<u8>)>) -> Vec<(usize, String)> {
+    let arguments = spec.arguments.as_deref().unwrap_or_default();
+    let shown = texts.into_iter().filter_map(|(index, bytes)| {
+        let text = match arguments.get(index)?.is_socket_address() {
+            true => socket_address(&bytes)?,
+            false => {
+                let cut = if bytes.len() == perfuse::call_texts::LONGEST { "..." } else { "" };
+                String::from_utf8_lossy(&bytes).into_owned() + cut
+            }
+        };
+        Some((index, text))
+    });
+    shown.collect()
 }
 
 /// The memory of a process, and where told, which of its pages are there.

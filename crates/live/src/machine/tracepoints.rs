@@ -1,6 +1,7 @@
 //! Tracepoints of tasks: system calls, at stops of threads that tell of them, and births, new programs and ends.
 
 use super::{LiveTask, Machine};
+use crate::call_texts;
 use crate::proc::{self, Reading};
 use crate::ptrace::{CallStop, Tid};
 use crate::regs::Registers;
@@ -220,6 +221,9 @@ impl Machine {
             return;
         }
         self.happened(task, stopped, |engine, cpu, now| {
+            if let CallStop::Entry { arguments, .. } = &stop {
+                call_texts::note(tid, now, number, arguments);
+            }
             for (id, record) in &told {
                 engine.tracepoint(cpu, now, &Hit::new(*id, record), stopped);
             }
