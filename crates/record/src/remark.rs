@@ -82,6 +82,8 @@ pub enum Remark {
     Corrupt(u64),
     /// Sleep is summed up by records of each switch, as BPF programs cannot do it; the words say why.
     OffCpuByRecords(String),
+    /// Linux refuses these records, too.
+    OffCpuElsewhere,
     /// So many sleeps and threads found no room in the sums of `offcpu-time`.
     OffCpuWithoutRoom(u64),
 }
@@ -176,6 +178,9 @@ impl fmt::Display for Remark {
             Remark::Corrupt(bytes) => write!(f, "{bytes} bytes of the rings were no records"),
             Remark::OffCpuByRecords(why) => {
                 write!(f, "offcpu-time is summed up by a record of each switch, not by BPF programs: {why}")
+            }
+            Remark::OffCpuElsewhere => {
+                f.write_str("the embedded kernel tells of sleep in system calls without any rights (--kernel embedded)")
             }
             Remark::OffCpuWithoutRoom(count) => {
                 write!(f, "offcpu-time: {count} sleeps or threads found no room in the sums")

@@ -129,7 +129,14 @@ impl<'a> Session<'a> {
             }
         };
         let following = plan.following().or_else(|| plan.following_processes());
-        let (plan, opened) = opening::open(plan, following.as_ref(), held.as_ref())?;
+        let opened = opening::open(plan, following.as_ref(), held.as_ref());
+        if opened.is_err()
+            && plan.events.iter().any(folding::is_asked)
+            && !matches!(plan.target, Target::Cpus(_))
+        {
+            observer.remark(&Remark::OffCpuElsewhere);
+        }
+        let (plan, opened) = opened?;
         // Rings have to be read in time, also where all cpus are busy. The command is a process of its own already.
         let _first = plan.owns_process.then(GoesFirst::begin);
         let mut sink = Out::new(sink);
