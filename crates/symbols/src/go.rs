@@ -1,7 +1,7 @@
 //! The table with which programs in Go print their stacks (`.gopclntab`): names of functions, files and lines. It is there in
 //! stripped programs, too. Layouts of Go 1.2 to 1.27.
 //!
-//! Which functions were inlined where is told by data beside it, from Go 1.18 on (`runtime/symtabinl.go`); before that they have their
+//! Data beside it tell which functions were inlined where, from Go 1.18 on (`runtime/symtabinl.go`); before that they have their
 //! lines, but no names.
 
 use crate::dwarf::SourceFrame;
@@ -21,15 +21,13 @@ const MOST_STEPS: usize = 1 << 30;
 const NAMES_LEN: usize = 2;
 const FUNCTIONS_LEN: usize = 17;
 const TEXT: usize = 22;
-/// Words among which is where the data of functions begins, which is elsewhere in each version, and how many words these are.
+/// One of these words tells where the data of functions begins, another one in each version; so many words are read.
 const DATA: std::ops::Range<usize> = 36..52;
 const WORDS: usize = 52;
 
 /// The parts of a table begin at multiples of so many bytes at most.
 const ALIGNED: u64 = 64;
 
-/// Bytes of a section with the data of functions.
-const MAX_CONTENT: u64 = 256 << 20;
 /// Lists and data of a function that tell what is inlined in it (`PCDATA_InlTreeIndex`, `FUNCDATA_InlTree`).
 const INLINED_LIST: usize = 2;
 const INLINED_DATA: usize = 3;
@@ -111,36 +109,37 @@ fn half(bytes: &[u8], is_big_endian: bool) -> Option<u32> {
     Some(if is_big_endian { u32::from_be_bytes(half) } else { u32::from_le_bytes(half) })
 }
 
+impl Layout {
+    /// Whether functions count from the start of the code.
+    fn is_relative(self) -> bool {
+        matches!(self, Layout::Relative | Layout::Declared)
+    }
+}
+
 impl GoTable {
-    /// That of a file; none if it has none.
+    /// That of a file; none if it has none. `with_inlined`: the calls that were inlined are told, too.
     ///
     /// # Errors
     ///
     /// The table cannot be read, or is none.
-    pub(crate) fn read(elf: &Elf) -> Result<Option<Self>, Error> {
+    pub(crate) fn read(elf: &Elf, with_inlined: bool) -> Result<Option<Self>, Error> {
         let is_head = |bytes: &[u8]| head(bytes, elf.is_big_endian()).is_some();
         let Some((address, bytes)) = elf.go_table(MAX_TABLE, is_head)? else { return Ok(None) };
         let malformed = |what| elf.image_error(address, Problem::Malformed(what));
         let mut table = Self::parse(bytes, elf.is_big_endian())
             .ok_or_else(|| malformed("not as Go's linker writes it"))?;
-        if !table.is_relative() {
+        let knows_text = elf.is_code_at(table.text);
+        if !table.layout.is_relative() || knows_text && !with_inlined {
             return Ok(Some(table));
         }
         let words = elf.go_words(table.pointer, WORDS, |word| table.is_of_module(word)).unwrap_or_default();
-        if !elf.is_code_at(table.text) {
+        if !knows_text {
             // Programs at any address, and those of Go 1.26, have it elsewhere.
             let text = words.get(TEXT).copied().filter(|&text| text != 0).or_else(|| elf.text_address());
             table.text = text.ok_or_else(|| malformed("its code is not found"))?;
         }
-        let mut places: Vec<u64> = words.get(DATA).unwrap_or_default().to_vec();
-        places.retain(|&place| place != 0 && !elf.is_code_at(place));
-        places.dedup();
-        for place in places {
-            table.data = elf.data_from(place, MAX_CONTENT).unwrap_or_default();
-            if table.has_its_data() {
-                break;
-            }
-            table.data = Vec::new();
+        if let (true, Some(places)) = (with_inlined, words.get(DATA)) {
+            table.data = elf.go_data(places, |data| table.is_of_functions(data)).unwrap_or_default();
         }
         Ok(Some(table))
     }
@@ -168,7 +167,7 @@ impl GoTable {
         let place =
             |number: usize| usize::try_from(of_head(number)?).ok().filter(|at| *at <= table.bytes.len());
         let count = usize::try_from(of_head(0)?).ok().filter(|&count| count <= MAX_FUNCTIONS)?;
-        let after = usize::from(matches!(layout, Layout::Relative | Layout::Declared));
+        let after = usize::from(layout.is_relative());
         let mut parts = [0; 5];
         if layout != Layout::Whole {
             for (part, number) in parts.iter_mut().zip(2 + after..) {
@@ -206,26 +205,24 @@ impl GoTable {
     /// Whether words of a program, each told by its number, are of the `moduledata` that belongs to this table.
     fn is_of_module(&self, word: &dyn Fn(usize) -> Option<u64>) -> bool {
         let (names, functions) = (self.names_end.saturating_sub(self.names) as u64, self.count as u64 + 1);
-        // What comes behind the names begins at a multiple of some bytes.
+        // The part behind the names begins at a multiple of some bytes.
         let is = |number, len: u64, least: u64| {
             word(number).is_some_and(|word| (least..=len).contains(&word)) && word(number + 1) == word(number)
         };
         is(FUNCTIONS_LEN, functions, functions) && is(NAMES_LEN, names, names.saturating_sub(ALIGNED))
     }
 
-    /// Whether functions count from the start of the code.
-    fn is_relative(&self) -> bool {
-        matches!(self.layout, Layout::Relative | Layout::Declared)
-    }
-
     /// Bytes of an entry's half in the list of functions.
     fn width(&self) -> usize {
-        if self.is_relative() { 4 } else { self.pointer }
+        if self.layout.is_relative() { 4 } else { self.pointer }
     }
 
     fn begin(&self, number: usize) -> Option<u64> {
         let at = self.functions + 2 * number * self.width();
-        if self.is_relative() { Some(self.text.wrapping_add(self.half(at)?.into())) } else { self.word(at) }
+        match self.layout.is_relative() {
+            true => Some(self.text.wrapping_add(self.half(at)?.into())),
+            false => self.word(at),
+        }
     }
 
     fn function(&self, number: usize) -> Option<Function> {
@@ -308,12 +305,12 @@ impl GoTable {
 
     /// The innermost call that was inlined at an address of a function.
     fn inlined(&self, of: &Function, address: u64) -> Option<InlinedCall> {
-        let tree = self.tree(of)?;
+        let tree = self.tree(of).filter(|_| !self.data.is_empty())?;
         let lists = self.fact(of, 6)?;
         let list = (INLINED_LIST < lists)
             .then(|| self.half(self.lists_of(of)?.checked_add(4 * INLINED_LIST)?))??;
         let number = if list == 0 { -1 } else { self.value_in(of, list as usize, address)? };
-        self.call(tree, usize::try_from(number).ok()?)
+        self.call(&self.data, tree, usize::try_from(number).ok()?)
     }
 
     /// Where a function tells its further lists: behind what all functions tell.
@@ -325,9 +322,6 @@ impl GoTable {
 
     /// Where in the data the calls that were inlined into a function are.
     fn tree(&self, of: &Function) -> Option<usize> {
-        if self.data.is_empty() {
-            return None;
-        }
         let lists_at = self.lists_of(of)?;
         let count = usize::from(*self.bytes.get(lists_at - 1)?);
         let at = lists_at.checked_add(self.fact(of, 6)?.checked_mul(4)?)?.checked_add(4 * INLINED_DATA)?;
@@ -335,10 +329,10 @@ impl GoTable {
         (place != u32::MAX).then_some(place as usize)
     }
 
-    fn call(&self, tree: usize, number: usize) -> Option<InlinedCall> {
+    fn call(&self, data: &[u8], tree: usize, number: usize) -> Option<InlinedCall> {
         let (size, name, parent) = if self.layout == Layout::Declared { (16, 4, 8) } else { (20, 12, 16) };
         let at = tree.checked_add(number.checked_mul(size)?)?;
-        let half = |offset: usize| half(self.data.get(at.checked_add(offset)?..)?, self.is_big_endian);
+        let half = |offset: usize| half(data.get(at.checked_add(offset)?..)?, self.is_big_endian);
         Some(InlinedCall {
             name: half(name)? as usize,
             parent: half(parent)?.into(),
@@ -346,8 +340,8 @@ impl GoTable {
         })
     }
 
-    /// Whether the data is that of the functions: each first call has a name, and is in the function.
-    fn has_its_data(&self) -> bool {
+    /// Whether data are those of the functions: each first call has a name, and is in the function.
+    fn is_of_functions(&self, data: &[u8]) -> bool {
         let is_call = |of: &Function, call: InlinedCall| {
             let at = self.names.checked_add(call.name).filter(|&at| at < self.names_end);
             let begins = at.is_some_and(|at| at == self.names || self.bytes[at - 1] == 0);
@@ -357,7 +351,7 @@ impl GoTable {
         let trees = functions.filter_map(|of| self.tree(&of).map(|tree| (of, tree)));
         let mut asked = trees.take(ENOUGH).peekable();
         asked.peek().is_some()
-            && asked.all(|(of, tree)| self.call(tree, 0).is_some_and(|call| is_call(&of, call)))
+            && asked.all(|(of, tree)| self.call(data, tree, 0).is_some_and(|call| is_call(&of, call)))
     }
 
     /// The function at an address.
@@ -432,7 +426,7 @@ impl std::fmt::Debug for GoTable {
 impl Elf {
     /// Adds the functions of a program in Go; false if it is none.
     pub(crate) fn add_go(&self, to: &mut TableBuilder) -> Result<bool, Error> {
-        let Some(table) = GoTable::read(self)? else { return Ok(false) };
+        let Some(table) = GoTable::read(self, false)? else { return Ok(false) };
         Ok(table.add_to(to).is_some())
     }
 }
@@ -612,10 +606,10 @@ mod tests {
         for is_big_endian in [false, true] {
             let bytes = Made::table(Layout::Relative, is_big_endian, 8);
             let mut table = GoTable::parse(bytes, is_big_endian).expect("a table");
-            assert!(!table.has_its_data());
+            assert!(!table.is_of_functions(&table.data));
             let order = |half: u32| if is_big_endian { half.to_be_bytes() } else { half.to_le_bytes() };
             table.data = INLINED.map(order).concat();
-            assert!(table.has_its_data());
+            assert!(table.is_of_functions(&table.data));
             let chain = |address| {
                 let mut told = Vec::new();
                 table.frames(&[address], &mut |_, frame| {
@@ -630,7 +624,7 @@ mod tests {
             assert_eq!(chain(0x1010), [("main.main".to_owned(), false, 99, Some(99))]);
             // Data of something else.
             table.data = [0, 12, 4, 77].map(order).concat();
-            assert!(!table.has_its_data());
+            assert!(!table.is_of_functions(&table.data));
         }
     }
 
@@ -658,7 +652,7 @@ mod tests {
             bytes.truncate(len);
             if let Some(mut table) = GoTable::parse(bytes, is_big_endian) {
                 table.data = calls.iter().flat_map(|&(name, parent)| [0, name, parent, 0].map(u32::to_le_bytes)).flatten().collect();
-                table.has_its_data();
+                table.is_of_functions(&table.data);
                 (0xff0..0x1040).for_each(|address| drop(told(&table, address)));
                 let mut builder = TableBuilder::default();
                 let _ = table.add_to(&mut builder);

@@ -32,7 +32,7 @@ impl OfFile {
     fn read(elf: &Elf, path: &Path, options: &SymbolOptions) -> Result<Option<Self>, Error> {
         match FileInfo::of(elf, path, options)? {
             Some(info) => Ok(Some(OfFile::Dwarf(Box::new(info)))),
-            None => Ok(GoTable::read(elf)?.map(OfFile::Go)),
+            None => Ok(GoTable::read(elf, true)?.map(OfFile::Go)),
         }
     }
 

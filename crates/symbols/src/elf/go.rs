@@ -78,13 +78,17 @@ impl Elf {
         Some(words)
     }
 
-    /// The content of the section that an address of data is in, from there on; none if that has more bytes than `most`.
-    pub(crate) fn data_from(&self, address: u64, most: u64) -> Option<Vec<u8>> {
-        let has = |section: &&Section| section.is(elf::SHF_ALLOC) && section.area().contains(&address);
-        let section = self.sections.iter().find(has)?;
-        let mut bytes = self.bytes_of(section, most, "Go's data").ok()?;
-        bytes.drain(..usize::try_from(address - section.address).ok()?.min(bytes.len()));
-        Some(bytes)
+    /// The bytes of a section of data from one of these addresses on, the first ones that `fits` knows.
+    pub(crate) fn go_data(&self, addresses: &[u64], fits: impl Fn(&[u8]) -> bool) -> Option<Vec<u8>> {
+        let has_some = |section: &&Section| {
+            let is_data = section.is(elf::SHF_ALLOC) && !section.is(elf::SHF_EXECINSTR);
+            is_data && addresses.iter().any(|address| section.area().contains(address))
+        };
+        self.find_in_sections(has_some, |section, content| {
+            let begins = addresses.iter().filter_map(|address| address.checked_sub(section.address));
+            let mut parts = begins.filter_map(|at| content.get(usize::try_from(at).ok()?..));
+            parts.find(|part| fits(part)).map(<[u8]>::to_vec)
+        })
     }
 
     /// Puts in the place of zeros the numbers that are written there when the program is loaded, counted from the program's place.
