@@ -2,18 +2,18 @@
 
 use crate::common::unsupported::{OfData, Unsupported};
 use crate::exit::{Failure, Result};
+use crate::export;
 use crate::recording::stacks::{self, Stacks};
 use crate::recording::{self, Input, SymbolFiles};
 use crate::term::foreign::foreign;
-use crate::term::out::say;
-use perfuse_abi::record::Record;
+use crate::term::out::{self, say};
 use perfuse_data::Ordered;
-use perfuse_data::describe::{self, Fields};
+use perfuse_data::describe;
 use perfuse_data::replay::{Replay, Step};
-use perfuse_export::script::{PerfJson, Sample};
+use perfuse_export::script::PerfJson;
 use perfuse_profile::{Lookup, Plan};
 use std::fs::OpenOptions;
-use std::io::{BufWriter, ErrorKind, Write};
+use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -23,7 +23,7 @@ use std::process::ExitCode;
     after_help = "Examples:\n  perfuse data convert --to-json out.json\n  perfuse data convert --to-json - -i old.data | jq '.samples | length'"
 )]
 pub(crate) struct Args {
-    /// What to do: convert
+    /// The action: convert
     #[arg(value_name = "convert", value_parser = ["convert"])]
     what: String,
     /// Write it there; - is standard output
@@ -45,8 +45,8 @@ pub(crate) fn run(args: &Args) -> Result {
             "data convert wants a file to write: --to-json out.json, or --to-json - for standard output",
         ));
     };
-    if path.as_os_str() == "-" {
-        return write(std::io::stdout().lock(), args).map(|_| ExitCode::SUCCESS);
+    if export::is_stdout(path) {
+        return write(&mut BufWriter::new(out::stdout()), args, &Failure::from).map(|_| ExitCode::SUCCESS);
     }
     let name = foreign(path.as_os_str().as_encoded_bytes());
     let mut options = OpenOptions::new();
@@ -57,40 +57,24 @@ pub(crate) fn run(args: &Args) -> Result {
         }
         _ => Failure::new(format_args!("cannot create {name}: {error}")),
     })?;
-    let samples = write(BufWriter::new(file), args)?;
+    let samples = write(&mut BufWriter::new(file), args, &|error| export::failed(path, &error))?;
     let ending = if samples == 1 { "" } else { "s" };
     say(format_args!("wrote {name} ({samples} sample{ending})"));
     Ok(ExitCode::SUCCESS)
 }
 
 /// Writes the recording, and tells how many samples it has.
-fn write(mut out: impl Write, args: &Args) -> Result<u64> {
+fn write(out: &mut dyn Write, args: &Args, failed: &dyn Fn(io::Error) -> Failure) -> Result<u64> {
     let symbols = args.symbol_files.symbols(args.input.force);
     let mut data = args.input.open_named(&symbols)?;
     let machine = describe::machine(&mut data);
     let mut stacks = Stacks::new(&symbols, &machine, Plan::MAX_STACK);
     let captured = recording::header::changed(&args.input, "%Y-%m-%dT%H:%M:%SZ").unwrap_or_default();
-    let mut json = PerfJson::new(
-        &mut data,
-        Lookup::new(symbols.with_debug_info(false, false), true),
-        &captured,
-        &machine,
-    );
-    let fields = Fields::default();
-    let mut each = |step: &Step<'_>| {
-        let (Some(decoded), Some(event)) = (step.decoded, step.entry.event()) else { return Ok(()) };
-        let Record::Sample(sample) = &decoded.record else { return Ok(()) };
-        let (session, formats) = (step.session, step.formats);
-        let period = sample.period.unwrap_or(0);
-        json.sample(&Sample { event, fields: &fields, period, decoded, sample, session, formats });
-        if json.bytes() >= 1 << 16 {
-            json.take(&mut out)?;
-        }
-        Ok(())
-    };
+    let lookup = Lookup::new(symbols.with_debug_info(false, false), true);
+    let mut json = PerfJson::begin(out, &mut data, lookup, &captured, &machine).map_err(failed)?;
+    let mut each = |step: &Step<'_>| json.add(step).map_err(failed);
     recording::replay(Replay::of(Ordered::new(data)), |step| stacks.visit(step, &mut each))?;
-    let samples = json.end(&mut out)?;
-    out.flush()?;
+    let samples = json.end().map_err(failed)?;
     stacks::say(&stacks.unwinder);
     Ok(samples)
 }

@@ -385,7 +385,7 @@ pub(crate) fn flamegraph(
     Ok(status)
 }
 
-fn is_stdout(path: &Path) -> bool {
+pub(crate) fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
@@ -459,6 +459,6 @@ fn write_file(output: &Path, write: impl FnOnce(&mut dyn Write) -> std::io::Resu
     Ok(())
 }
 
-fn failed(path: &Path, error: &dyn std::fmt::Display) -> Failure {
+pub(crate) fn failed(path: &Path, error: &dyn std::fmt::Display) -> Failure {
     Failure::new(format_args!("{}: {error}", path.display()))
 }

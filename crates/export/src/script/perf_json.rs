@@ -1,23 +1,22 @@
 //! Samples as `perf data convert --to-json` writes them: one object, in which names and order of the members are perf's, and numbers
 //! that have one are texts.
 
-use super::Sample;
 use super::places::{Places, Space};
 use perfuse_abi::EventType;
-use perfuse_abi::record::CallchainContext;
+use perfuse_abi::record::{CallchainContext, Record};
 use perfuse_data::feature::{Feature, FeatureId};
-use perfuse_data::replay::rest_of_chain;
+use perfuse_data::replay::{Step, rest_of_chain};
 use perfuse_data::session::Level;
-use perfuse_data::text::LineBuffer;
 use perfuse_data::{Form, PerfData};
 use perfuse_profile::{Lookup, level_of};
 use serde_json::{Value, json};
+use std::fmt::Write as _;
 use std::io::{self, Write};
 
 /// The version of the form.
 const VERSION: u32 = 1;
 
-/// What a recording tells of itself, as the members of `headers`. `captured`: when its file was last changed, as
+/// The members of `headers`, which a recording tells of itself. `captured`: when its file was last changed, as
 /// `2026-11-23T07:00:00Z`.
 fn headers(data: &mut PerfData<'_>, captured: &str) -> Vec<(&'static str, Value)> {
     let (start, size) = match *data.form() {
@@ -69,25 +68,29 @@ fn headers(data: &mut PerfData<'_>, captured: &str) -> Vec<(&'static str, Value)
     told
 }
 
-/// Writes samples in this form.
-pub struct PerfJson {
+/// Writes a recording in this form.
+pub struct PerfJson<'o> {
+    out: &'o mut dyn Write,
     places: Places,
-    text: LineBuffer,
     samples: u64,
     machine: String,
 }
 
-impl PerfJson {
+impl<'o> PerfJson<'o> {
     /// Begins with what the recording tells of itself; `captured` is when its file was last changed, as
     /// `2026-11-23T07:00:00Z`, and `machine` its architecture, as `uname -m` has it.
-    pub fn new(data: &mut PerfData<'_>, lookup: Lookup, captured: &str, machine: &str) -> Self {
-        let mut json = PerfJson {
-            places: Places::new(lookup),
-            text: LineBuffer::default(),
-            samples: 0,
-            machine: machine.to_owned(),
-        };
-        json.push(&format!("{{\n\t\"linux-perf-json-version\": {VERSION},\n\t\"headers\": {{"));
+    ///
+    /// # Errors
+    ///
+    /// Those of `out`.
+    pub fn begin(
+        out: &'o mut dyn Write,
+        data: &mut PerfData<'_>,
+        lookup: Lookup,
+        captured: &str,
+        machine: &str,
+    ) -> io::Result<Self> {
+        write!(out, "{{\n\t\"linux-perf-json-version\": {VERSION},\n\t\"headers\": {{")?;
         for (index, (name, value)) in headers(data, captured).into_iter().enumerate() {
             let value = match value {
                 Value::Array(words) => {
@@ -96,89 +99,65 @@ impl PerfJson {
                 }
                 value => value.to_string(),
             };
-            json.push(&format!("{}\n\t\t\"{name}\": {value}", comma(index)));
+            write!(out, "{}\n\t\t\"{name}\": {value}", comma(index == 0))?;
         }
-        json.push("\n\t},\n\t\"samples\": [");
-        json
+        out.write_all(b"\n\t},\n\t\"samples\": [")?;
+        Ok(PerfJson { out, places: Places::new(lookup), samples: 0, machine: machine.to_owned() })
     }
 
-    fn push(&mut self, text: &str) {
-        self.text.again(text.as_bytes());
-    }
-
-    /// Adds a sample.
-    pub fn sample(&mut self, one: &Sample<'_>) {
-        let Sample { event, decoded, sample, session, .. } = *one;
+    /// Adds the sample of a step of the replay; other records are left out.
+    ///
+    /// # Errors
+    ///
+    /// Those of the writer.
+    pub fn add(&mut self, step: &Step<'_>) -> io::Result<()> {
+        let &Step { entry, decoded, session, formats, .. } = step;
+        let (Some(decoded), Some(event)) = (decoded, entry.event()) else { return Ok(()) };
+        let Record::Sample(sample) = &decoded.record else { return Ok(()) };
         let space = Space::of(session, &event.attr, sample);
         let tid = sample.tid.unwrap_or_default();
-        let mut members = vec![
-            ("timestamp".to_owned(), json!(sample.time.unwrap_or(0) as i64)),
-            ("pid".to_owned(), json!(tid.pid as i32)),
-            ("tid".to_owned(), json!(tid.tid as i32)),
-        ];
-        members.extend(sample.cpu.map(|cpu| ("cpu".to_owned(), json!(cpu.cpu as i32))));
         let comm = session.comm_of(tid.tid).map(|comm| session.comm(comm)).unwrap_or_default();
-        members.push(("comm".to_owned(), json!(String::from_utf8_lossy(comm))));
-        let before = if self.samples == 0 { "" } else { "," };
-        let members: Vec<String> =
-            members.iter().map(|(name, value)| format!("\n\t\t\t\"{name}\": {value}")).collect();
-        self.push(&format!("{before}\n\t\t{{{},\n\t\t\t\"callchain\": [", members.join(",")));
+        let members = [
+            ("timestamp", Some(json!(sample.time.unwrap_or(0) as i64))),
+            ("pid", Some(json!(tid.pid as i32))),
+            ("tid", Some(json!(tid.tid as i32))),
+            ("cpu", sample.cpu.map(|cpu| json!(cpu.cpu as i32))),
+            ("comm", Some(json!(String::from_utf8_lossy(comm)))),
+        ];
+        let mut text = format!("{}\n\t\t{{", comma(self.samples == 0));
+        for (name, value) in members.into_iter().filter_map(|(name, value)| Some((name, value?))) {
+            let _ = write!(text, "\n\t\t\t\"{name}\": {value},");
+        }
+        text += "\n\t\t\t\"callchain\": [";
         self.samples += 1;
-        let mut frames = 0;
+        let mut is_first = true;
+        let places = &mut self.places;
+        let mut add = |level, address| {
+            frame(&mut text, places, &space, (level, address), std::mem::take(&mut is_first));
+        };
         if let Some(chain) = &sample.callchain {
             let mut level = Level::User;
             let rest = rest_of_chain(&event.attr, sample, chain, &self.machine);
             for word in chain.words.iter().chain(rest) {
                 match CallchainContext::of(word) {
                     Some(context) => level = level_of(context).unwrap_or(level),
-                    None => {
-                        self.frame(&space, level, word, frames);
-                        frames += 1;
-                    }
+                    None => add(level, word),
                 }
             }
         } else if let Some(ip) = sample.ip {
-            self.frame(&space, Level::of(decoded.misc), ip, 0);
+            add(Level::of(decoded.misc), ip);
         }
-        self.push("\n\t\t\t]");
-        if let (EventType::TRACEPOINT, Some(raw)) = (event.attr.type_, &sample.raw) {
-            // As newer versions of perf have them.
-            if let Some((_, format)) = one.formats.get(event.attr.config) {
-                for field in format.own_fields(raw.as_bytes()) {
-                    let value = format.field_text(field, raw.as_bytes(), event.format.order);
-                    self.push(&format!(",\n\t\t\t{}: {}", json!(field.name), json!(value)));
-                }
+        text += "\n\t\t\t]";
+        // As newer versions of perf have them.
+        let raw = sample.raw.as_ref().filter(|_| event.attr.type_ == EventType::TRACEPOINT);
+        if let Some((raw, (_, format))) = raw.zip(formats.get(event.attr.config)) {
+            for field in format.own_fields(raw.as_bytes()) {
+                let value = format.field_text(field, raw.as_bytes(), event.format.order);
+                let _ = write!(text, ",\n\t\t\t{}: {}", json!(field.name), json!(value));
             }
         }
-        self.push("\n\t\t}");
-    }
-
-    fn frame(&mut self, space: &Space<'_>, level: Level, address: u64, index: usize) {
-        let located = self.places.locate(space, level, address);
-        let mut text = format!("{}\n\t\t\t\t{{\n\t\t\t\t\t\"ip\": \"{address:#x}\"", comma(index));
-        if let Some(symbol) = &located.symbol {
-            text += &format!(",\n\t\t\t\t\t\"symbol\": {}", json!(**symbol));
-            let object = self.places.lookup.short_object(located.object);
-            text += &format!(",\n\t\t\t\t\t\"dso\": {}", json!(object));
-        }
-        text += "\n\t\t\t\t}";
-        self.push(&text);
-    }
-
-    /// Bytes that wait to be taken.
-    pub fn bytes(&self) -> usize {
-        self.text.0.len()
-    }
-
-    /// Moves what waits to a writer.
-    ///
-    /// # Errors
-    ///
-    /// Those of the writer.
-    pub fn take(&mut self, out: &mut impl Write) -> io::Result<()> {
-        out.write_all(&self.text.0)?;
-        self.text.0.clear();
-        Ok(())
+        text += "\n\t\t}";
+        self.out.write_all(text.as_bytes())
     }
 
     /// Ends the object; tells how many samples it has.
@@ -186,13 +165,32 @@ impl PerfJson {
     /// # Errors
     ///
     /// Those of the writer.
-    pub fn end(mut self, out: &mut impl Write) -> io::Result<u64> {
-        self.push("\n\t]\n}\n");
-        self.take(out)?;
+    pub fn end(self) -> io::Result<u64> {
+        self.out.write_all(b"\n\t]\n}\n")?;
+        self.out.flush()?;
         Ok(self.samples)
     }
 }
 
-fn comma(index: usize) -> &'static str {
-    if index == 0 { "" } else { "," }
+/// Adds a frame of a callchain.
+fn frame(
+    text: &mut String,
+    places: &mut Places,
+    space: &Space<'_>,
+    (level, address): (Level, u64),
+    is_first: bool,
+) {
+    let located = places.locate(space, level, address);
+    let _ = write!(text, "{}\n\t\t\t\t{{\n\t\t\t\t\t\"ip\": \"{address:#x}\"", comma(is_first));
+    if let Some(symbol) = &located.symbol {
+        let object = places.lookup.short_object(located.object);
+        let (symbol, object) = (json!(**symbol), json!(object));
+        let _ = write!(text, ",\n\t\t\t\t\t\"symbol\": {symbol},\n\t\t\t\t\t\"dso\": {object}");
+    }
+    text.push_str("\n\t\t\t\t}");
+}
+
+/// The sign before a member that is not the first.
+fn comma(is_first: bool) -> &'static str {
+    if is_first { "" } else { "," }
 }
