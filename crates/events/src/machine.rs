@@ -174,15 +174,15 @@ pub struct Tracefs {
     finder: Option<TracefsFinder>,
     /// Tracepoints that are there where it cannot be read, with their ids.
     own: &'static [(&'static str, u64)],
-    /// They are not there, but elsewhere: what to say of that where it cannot be read.
+    /// They are not there, but elsewhere: the words for that where it cannot be read.
     hint: Option<&'static str>,
 }
 
 /// Finds the root of the tracing file system, or tells why it cannot be had.
 pub type TracefsFinder = fn() -> Result<PathBuf, Refusal>;
 
-/// Where it is mounted.
-const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+/// The places where the tracing file system is mounted.
+pub const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 impl Tracefs {
     /// The one of the running machine.
@@ -217,9 +217,9 @@ impl Tracefs {
         if let Some(finder) = self.finder {
             return finder().map(|root| root.join("events"));
         }
-        let places = self.root.iter().map(PathBuf::as_path).chain(PLACES.iter().map(Path::new));
+        let places = self.root.iter().map(PathBuf::as_path).chain(TRACEFS.iter().map(Path::new));
         let mut answer = None;
-        for place in places.take(if self.root.is_some() { 1 } else { PLACES.len() }) {
+        for place in places.take(if self.root.is_some() { 1 } else { TRACEFS.len() }) {
             match fs::metadata(place.join("events")) {
                 Ok(_) => return Ok(place.join("events")),
                 // The place of one that may not be entered is the better answer.

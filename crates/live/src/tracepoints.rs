@@ -8,6 +8,7 @@ use crate::ptrace::Tid;
 use crate::regs::ARCH;
 use perfuse_abi::{ByteOrder, Errno};
 use perfuse_engine::Filter;
+use perfuse_events::TRACEFS;
 use perfuse_trace::{Argument, Calls, Expr, Extra, Format, Kind, Record, Schema};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,7 +16,7 @@ use std::fmt::Write;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// What a tracepoint tells of.
+/// The happening that a tracepoint tells of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum What {
     /// The beginning of any system call.
@@ -46,10 +47,7 @@ pub(crate) struct Tracepoint {
     pub(crate) size: usize,
 }
 
-/// Where tracing file systems are.
-const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
-
-/// The kernel gives smaller numbers to its own.
+/// Linux gives its own tracepoints smaller ids.
 const FIRST: u64 = 60_000;
 /// The id of `perfuse:asleep`, which Linux has not: at the end of a system call in which a thread slept, with the nanoseconds that it
 /// was away from its cpu for a weight, and its callers. Its event counts nanoseconds; with period 1 a sample has them for its period.
@@ -68,7 +66,7 @@ const OTHERS: [(&str, What, u64); 6] = [
 ];
 
 /// The function of the kernel that does a system call, as its tracepoints name it.
-fn function(call: &'static str) -> &'static str {
+fn kernel_function(call: &'static str) -> &'static str {
     match call {
         "fstat" => "newfstat",
         "lstat" => "newlstat",
@@ -80,7 +78,7 @@ fn function(call: &'static str) -> &'static str {
     }
 }
 
-/// All by name, and what they tell of.
+/// All of them by name.
 fn all() -> &'static BTreeMap<String, (What, u64)> {
     static ALL: OnceLock<BTreeMap<String, (What, u64)>> = OnceLock::new();
     ALL.get_or_init(|| {
@@ -88,7 +86,7 @@ fn all() -> &'static BTreeMap<String, (What, u64)> {
         let of_calls = calls.numbers().filter(|&number| number < EXITS - ENTRIES).flat_map(|number| {
             // The kernel names them by its functions, and has none for those that it has not.
             let spec = calls.get(number).filter(|spec| spec.arguments.is_some());
-            let Some(name) = spec.map(|spec| function(spec.name)) else { return Vec::new() };
+            let Some(name) = spec.map(|spec| kernel_function(spec.name)) else { return Vec::new() };
             vec![
                 (format!("syscalls:sys_enter_{name}"), (What::EntryOf(number), ENTRIES + number)),
                 (format!("syscalls:sys_exit_{name}"), (What::ExitOf(number), EXITS + number)),
@@ -170,13 +168,13 @@ pub fn own_format(name: &str) -> Option<String> {
     Some(format!("name: {event}\nID: {id}\nformat:\n{COMMON}\n{fields}\nprint fmt: {print}\n"))
 }
 
-/// What all records begin with.
+/// The fields that all records begin with.
 const COMMON: &str = "\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
                       \tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\
                       \tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n\
                       \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n";
 
-/// What those of one system call go on with.
+/// The field that records of one system call go on with.
 const NUMBER: &str = "\tfield:int __syscall_nr;\toffset:8;\tsize:4;\tsigned:1;\n";
 
 /// The fields and the line of the beginning of a system call.
@@ -212,12 +210,12 @@ pub(crate) fn get(id: u64) -> Option<Arc<Tracepoint>> {
     Some(tracepoint)
 }
 
-/// What Linux gives this id to, and its format there.
+/// The tracepoint that has this id in Linux, and its format there.
 fn of_linux(id: u64) -> Option<(What, String)> {
     static OF_OTHERS: OnceLock<BTreeMap<u64, &'static str>> = OnceLock::new();
     static OF_CALLS: OnceLock<BTreeMap<u64, &'static str>> = OnceLock::new();
     let root =
-        PLACES.iter().map(Path::new).find(|root| root.join("events/raw_syscalls/sys_enter/id").is_file())?;
+        TRACEFS.iter().map(Path::new).find(|root| root.join("events/raw_syscalls/sys_enter/id").is_file())?;
     let file = |name: &str, file: &str| {
         let (system, event) = name.split_once(':')?;
         std::fs::read_to_string(root.join("events").join(system).join(event).join(file)).ok()
@@ -235,7 +233,7 @@ pub(crate) fn filter(id: u64, text: &str) -> Result<Filter, Errno> {
     filter_by(&get(id).ok_or(Errno::EINVAL)?.format, text)
 }
 
-/// A filter of what probes record: it sees the fields that all records have (rule J53).
+/// A filter of the records of probes: it sees the fields that all records have (rule J53).
 pub(crate) fn filter_of_probe(text: &str) -> Result<Filter, Errno> {
     filter_by(&Format::parse(&format!("name: probe\nID: 0\n{COMMON}")).ok_or(Errno::EINVAL)?, text)
 }
@@ -247,23 +245,23 @@ fn filter_by(format: &Format, text: &str) -> Result<Filter, Errno> {
         return Err(Errno::EINVAL);
     }
     let bound = expr.bind(&schema).map_err(|_| Errno::EINVAL)?;
-    Ok(Box::new(move |record| bound.admits(&Hit(record))))
+    Ok(Box::new(move |record| bound.admits(&StoppedRecord(record))))
 }
 
-/// What filters may ask beside the fields of a record.
+/// Facts that filters may ask for beside the fields of a record.
 const EXTRAS: &[Extra] =
     &[Extra { name: "cpu", kind: Kind::Signed }, Extra { name: "comm", kind: Kind::Text }];
 
 /// A record of a thread that is stopped, by its data.
-struct Hit<'d>(&'d [u8]);
+struct StoppedRecord<'d>(&'d [u8]);
 
-impl Hit<'_> {
+impl StoppedRecord<'_> {
     fn tid(&self) -> Option<Tid> {
         Some(Tid::from_ne_bytes(self.0.get(4..8)?.try_into().ok()?))
     }
 }
 
-impl Record for Hit<'_> {
+impl Record for StoppedRecord<'_> {
     fn data(&self) -> &[u8] {
         self.0
     }
@@ -283,7 +281,7 @@ impl Record for Hit<'_> {
     }
 }
 
-/// Why Linux refuses a text that is no expression.
+/// The errno by which Linux refuses a text that is no expression.
 fn errno_of(text: &str) -> Errno {
     let (mut quote, mut open) = (None, 0);
     for letter in text.chars() {

@@ -60,7 +60,6 @@ mod counter;
 pub mod diagnosis;
 pub mod doctor;
 // There is one for these architectures; a program that does not want it leaves the feature away.
-pub mod call_texts;
 #[cfg_attr(
     not(all(feature = "embedded", any(target_arch = "x86_64", target_arch = "aarch64"))),
     path = "embedded/absent.rs"
@@ -100,6 +99,7 @@ pub use command::{Command, HeldCommand, RunningCommand};
 pub use control::Start;
 pub use count::{Count, Scaled};
 pub use counter::Counter;
+pub use embedded::call_texts;
 pub use error::{Error, Result};
 pub use event::{Event, ProbePlace};
 pub use group::{Counts, Group, Member};

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 
 /// Where Linux puts it, and where older systems mount it.
-pub(crate) const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+pub(crate) use perfuse_events::TRACEFS as PLACES;
 
 /// The mount of this process's own, once it was needed: or what refused it.
 pub(crate) static OWN: OnceLock<Result<OwnedFd, Errno>> = OnceLock::new();

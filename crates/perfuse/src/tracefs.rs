@@ -2,6 +2,7 @@
 //! the less: by a mount of this process's own that nobody else sees.
 
 use crate::call::Call;
+use crate::embedded;
 use crate::error::{Error, Result};
 use crate::facts::{Capabilities, Facts};
 use crate::mounted::{OWN, PLACES};
@@ -86,35 +87,19 @@ pub fn tracepoint_id(system: &str, name: &str) -> Result<u64> {
 
 /// The tracepoints that the embedded kernel has where Linux's cannot be looked up, with their ids.
 pub fn of_embedded() -> &'static [(&'static str, u64)] {
-    #[cfg(all(feature = "embedded", any(target_arch = "x86_64", target_arch = "aarch64")))]
-    return perfuse_live::tracepoints::own();
-    #[cfg(not(all(feature = "embedded", any(target_arch = "x86_64", target_arch = "aarch64"))))]
-    &[]
+    embedded::tracepoints()
 }
 
 /// The id of the embedded kernel's tracepoint that tells how long a thread has slept in a system call
 /// (`perfuse_live::tracepoints::ASLEEP`); 0 where there is no embedded kernel.
-pub fn asleep() -> u64 {
-    of_embedded().iter().find(|(name, _)| *name == "perfuse:asleep").map_or(0, |&(_, id)| id)
-}
-
-/// The format of one of these.
-fn own_format(name: &str) -> Option<String> {
-    #[cfg(all(feature = "embedded", any(target_arch = "x86_64", target_arch = "aarch64")))]
-    return perfuse_live::tracepoints::own_format(name);
-    #[cfg(not(all(feature = "embedded", any(target_arch = "x86_64", target_arch = "aarch64"))))]
-    {
-        let _ = name;
-        None
-    }
-}
+pub const ASLEEP: u64 = embedded::ASLEEP;
 
 /// The text of a tracepoint's format, as this machine tells it; where that cannot be read, that of the embedded kernel's
 /// [own](of_embedded).
 pub fn format(system: &str, name: &str) -> Option<Vec<u8>> {
     let of_linux =
         root().ok().and_then(|root| read(&root.join("events").join(system).join(name).join("format")).ok());
-    of_linux.or_else(|| own_format(&format!("{system}:{name}")).map(String::into_bytes))
+    of_linux.or_else(|| embedded::format_of_tracepoint(&format!("{system}:{name}")).map(String::into_bytes))
 }
 
 /// The content of a file. Some give everything to the first read, and nothing to later ones.
@@ -134,8 +119,11 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
 /// read, are missing.
 pub fn formats(ids: &[u64]) -> Vec<(String, String)> {
     let own = of_embedded().iter().filter(|(_, id)| ids.contains(id));
-    let mut found: Vec<(String, String)> =
-        own.filter_map(|(name, _)| Some((name.split_once(':')?.0.to_owned(), own_format(name)?))).collect();
+    let mut found: Vec<(String, String)> = own
+        .filter_map(|(name, _)| {
+            Some((name.split_once(':')?.0.to_owned(), embedded::format_of_tracepoint(name)?))
+        })
+        .collect();
     let Ok(root) = root() else { return found };
     let names = |folder: &Path| -> Vec<PathBuf> {
         fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())).collect()

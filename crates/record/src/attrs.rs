@@ -135,7 +135,7 @@ fn counts_one_by_one(request: &Request) -> bool {
 fn sampled(plan: &Plan, request: &Request) -> Option<Builder> {
     let fields = plan.fields;
     let mut builder = Builder::from_spec(&request.spec)?.kernel(&plan.kernel);
-    if folding::is_asked(request) || folding::is_told(request) {
+    if folding::is_sampled(request) {
         let how = match terms::chains(plan, &request.spec) {
             Some(how @ Chains::Unwound(_)) => how,
             _ => Chains::FramePointers,

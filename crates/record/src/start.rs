@@ -23,9 +23,8 @@ pub(crate) fn new_events(plan: &Plan, opened: &Opened) -> Vec<NewEvent> {
     let events = opened.names.iter().enumerate().filter_map(|(index, name)| {
         let ids = opened.set.sources().iter().filter(|source| source.event == index).map(|source| source.id);
         let attr = unwound::attr(plan, opened, index)?;
-        let has_others = |request| folding::is_asked(request) || folding::is_told(request);
-        let attr =
-            if opened.requests.get(index).is_some_and(has_others) { folding::told(attr) } else { attr };
+        let is_of_sleep = opened.requests.get(index).is_some_and(folding::is_sampled);
+        let attr = if is_of_sleep { folding::told(attr) } else { attr };
         Some(NewEvent { attr, name: name.clone(), ids: ids.collect() })
     });
     events.collect()

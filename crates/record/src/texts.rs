@@ -1,4 +1,5 @@
-//! Texts that system calls were given: copied by a BPF program as the call begins ([`Copies`]), where that may be; else read from the
+//! Texts that system calls were given: copied by a BPF program as the call begins ([`Copies`]), where that may be, or by the embedded
+//! kernel ([`Copying`]); else read from the
 //! memory of the process as soon as the entry of the call comes out of a ring.
 //!
 //! That is a little later than the call. A process that has ended has no memory any more, and one that has written something else
@@ -11,20 +12,16 @@ use perfuse::Programs;
 use perfuse::abi::ByteOrder;
 use perfuse::abi::record::{Decoded, RawRecord, Record, RecordFormat, RecordType};
 use perfuse::abi::regs::Arch;
+use perfuse::call_texts::Copying;
 use perfuse_data::NewEvent;
 use perfuse_trace::{
-    Argument, CallSet, CallTexts, Calls, Format, Looked, RawCall, RawCalls, Spec, socket_address,
+    Argument, CallSet, CallTexts, Calls, Format, LONGEST_ADDRESS, LONGEST_TEXT, Looked, RawCall, RawCalls,
+    Spec, socket_address,
 };
 use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// Longer texts are cut.
-const LONGEST: usize = 512;
-
-/// `sizeof(struct sockaddr_storage)`.
-const LONGEST_ADDRESS: usize = 128;
 
 /// So many calls may have texts that nobody has asked for yet, and so many processes a descriptor of their memory.
 const MOST: usize = 1 << 15;
@@ -68,15 +65,7 @@ pub(crate) struct TextReader {
     memories: HashMap<u32, Memory>,
     copies: Option<Copies>,
     /// The embedded kernel copies them.
-    are_copied: bool,
-}
-
-impl Drop for TextReader {
-    fn drop(&mut self) {
-        if self.are_copied {
-            perfuse::call_texts::copy(false);
-        }
-    }
+    copying: Option<Copying>,
 }
 
 /// The program that copies texts, while it runs.
@@ -107,12 +96,8 @@ impl TextReader {
         copies: Option<Copies>,
         gives_back: bool,
     ) -> Self {
-        let are_copied = plan.kernel.facts().is_embedded;
-        if are_copied {
-            perfuse::call_texts::copy(true);
-        }
         TextReader {
-            are_copied,
+            copying: plan.kernel.facts().is_embedded.then(Copying::begin),
             table,
             texts,
             events: Vec::new(),
@@ -220,13 +205,13 @@ impl TextReader {
         let Some(spec) = self.table.get(number) else { return };
         let replaces = spec.name.starts_with("execve");
         let may_be_empty = spec.may_have_empty_path(arguments);
-        let mut found = match &mut self.copies {
-            Some(Copies { texts, programs }) => {
+        let mut found = match (&mut self.copies, &self.copying) {
+            (Some(Copies { texts, programs }), _) => {
                 let read = |key: &[u8]| programs.map(CallTexts::COPIES).lookup(key).ok();
                 texts.of_call((tid, time), number, arguments, self.table, &read)
             }
-            None if self.are_copied => copied(spec, perfuse::call_texts::take(tid, time)),
-            None => Vec::new(),
+            (None, Some(copying)) => copied(spec, copying.take(tid, time)),
+            (None, None) => Vec::new(),
         };
         for (index, argument) in spec.arguments.iter().flatten().enumerate() {
             let address = arguments.get(index).copied().unwrap_or(0);
@@ -275,14 +260,18 @@ fn copied(spec: &Spec, texts: Vec<(usize, Vec<u8>)>) -> Vec<(usize, String)> {
     let shown = texts.into_iter().filter_map(|(index, bytes)| {
         let text = match arguments.get(index)?.is_socket_address() {
             true => socket_address(&bytes)?,
-            false => {
-                let cut = if bytes.len() == perfuse::call_texts::LONGEST { "..." } else { "" };
-                String::from_utf8_lossy(&bytes).into_owned() + cut
-            }
+            false => until_nul(&bytes),
         };
         Some((index, text))
     });
     shown.collect()
+}
+
+/// The text that bytes begin with, and what tells that it goes on.
+fn until_nul(bytes: &[u8]) -> String {
+    let text = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
+    let cut = if text.len() == LONGEST_TEXT { "..." } else { "" };
+    String::from_utf8_lossy(text).into_owned() + cut
 }
 
 /// The memory of a process, and where told, which of its pages are there.
@@ -301,11 +290,9 @@ impl Memory {
     /// The text at an address, up to a NUL. It is read from pages that are there alone: the call has read it, so that the others
     /// are those of another program by now, or somebody fills them who would be waited for.
     fn text(&self, address: u64) -> Option<String> {
-        let mut bytes = [0; LONGEST];
+        let mut bytes = [0; LONGEST_TEXT];
         let count = self.bytes(address, &mut bytes).filter(|&count| count > 0)?;
-        let text = bytes[..count].split(|&byte| byte == 0).next()?;
-        let cut = if text.len() == count && count == LONGEST { "..." } else { "" };
-        Some(String::from_utf8_lossy(text).into_owned() + cut)
+        Some(until_nul(&bytes[..count]))
     }
 
     /// A length that a call has written.

@@ -13,7 +13,7 @@ mod sums;
 mod table;
 mod wanted;
 
-pub use address::socket_address;
+pub use address::{LONGEST_ADDRESS, LONGEST_TEXT, socket_address};
 pub use decode::write_arguments;
 pub use descriptors::{Descriptors, Look, Looked};
 pub use in_kernel::{CallQuestion, CallTexts, Element, Entries, InKernel, Key, NoRoom, Rows, Whose, Width};

@@ -32,9 +32,9 @@ mod sums;
 
 pub use calls::{
     Argument, CALL_FIELDS, Call, CallQuestion, CallRecord, CallRow, CallSet, CallSums, CallTexts, Calls,
-    Descriptors, Element, Entries, InKernel, Joiner, Key, Look, Looked, Moment, NoRoom, RETURNED, RawCall,
-    RawCalls, Rows, Spec, UnknownCall, Wanted, WantedError, Whose, Width, call_schema, socket_address,
-    write_arguments,
+    Descriptors, Element, Entries, InKernel, Joiner, Key, LONGEST_ADDRESS, LONGEST_TEXT, Look, Looked,
+    Moment, NoRoom, RETURNED, RawCall, RawCalls, Rows, Spec, UnknownCall, Wanted, WantedError, Whose, Width,
+    call_schema, socket_address, write_arguments,
 };
 pub use errno::{errno_name, errno_remark};
 pub use expr::{

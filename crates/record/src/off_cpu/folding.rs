@@ -31,20 +31,16 @@ const NO_STACK: u32 = u32::MAX;
 /// hits when they come back, and its samples need no folding.
 pub(crate) fn plan(plan: &Plan) -> Plan {
     let mut plan = plan.clone();
-    if plan.kernel.facts().is_embedded {
-        for request in plan.events.iter_mut().filter(|request| request.off_cpu) {
-            let config = perfuse::tracefs::asleep();
-            request.spec.source = Source::Kernel { type_: EventType::TRACEPOINT, config, more: [0; 4] };
-            request.spec.options.overwrite = Some(false);
-        }
-        return plan;
-    }
-    // All records tell their event, at a place that is the same for all.
-    plan.fields.identifier = true;
+    let is_embedded = plan.kernel.facts().is_embedded;
+    let (type_, config) = match is_embedded {
+        true => (EventType::TRACEPOINT, perfuse::tracefs::ASLEEP),
+        false => (EventType::SOFTWARE, Software::CONTEXT_SWITCHES.0),
+    };
+    // Folding finds its records by their event, at a place that is the same in all records.
+    plan.fields.identifier |= !is_embedded;
     let cgroup = plan.events.first().and_then(|request| request.cgroup.clone());
     for request in plan.events.iter_mut().filter(|request| request.off_cpu) {
-        let config = Software::CONTEXT_SWITCHES.0;
-        request.spec.source = Source::Kernel { type_: EventType::SOFTWARE, config, more: [0; 4] };
+        request.spec.source = Source::Kernel { type_, config, more: [0; 4] };
         request.spec.options.overwrite = Some(false);
         request.cgroup = cgroup.clone();
     }
@@ -57,8 +53,13 @@ pub(crate) fn is_asked(request: &Request) -> bool {
     request.off_cpu && matches!(request.spec.source, Source::Kernel { config: own, .. } if own == config)
 }
 
+/// Whether a request is of an event that has samples of sleep as it happens: to be folded, or the embedded kernel's.
+pub(crate) fn is_sampled(request: &Request) -> bool {
+    is_asked(request) || is_told(request)
+}
+
 /// Whether a request is of the embedded kernel's event, which has a sample of each sleep.
-pub(crate) fn is_told(request: &Request) -> bool {
+fn is_told(request: &Request) -> bool {
     request.off_cpu && request.spec.event_type() == Some(EventType::TRACEPOINT)
 }
 

@@ -5,6 +5,12 @@ use super::decode::quoted;
 use std::fmt::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+/// Bytes of a text of a call that are read; longer ones are cut.
+pub const LONGEST_TEXT: usize = 512;
+
+/// Bytes that a socket's address has at most: `sizeof(struct sockaddr_storage)`.
+pub const LONGEST_ADDRESS: usize = 128;
+
 /// An address as it lies in the memory of a process, in the machine's own order; nothing if it is of no family: then something else
 /// lies there.
 ///

@@ -7,7 +7,7 @@
 use super::keys::registers;
 use super::text::{END, ENTER, FORK, LEAVE, LOOK, insert, store, unknown};
 use super::{Element, InKernel, NUMBERS, Whose, assembled, word};
-use crate::calls::address::socket_address;
+use crate::calls::address::{LONGEST_ADDRESS, socket_address};
 use crate::calls::table::{Argument, CallSet, Calls};
 use perfuse_abi::regs::Arch;
 use perfuse_bpf::map::flag::NO_PREALLOC;
@@ -28,8 +28,6 @@ const PEER: usize = 4 * MOST_TEXTS;
 
 /// Longer texts are cut.
 const LONGEST: usize = 256;
-/// `sizeof(struct sockaddr_storage)`.
-const LONGEST_ADDRESS: usize = 128;
 
 /// Before a text: the call, the address, the time, and the length of what follows.
 const HEAD: usize = 32;
