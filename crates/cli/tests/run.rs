@@ -163,7 +163,7 @@ fn perf_record_wakes_up_as_seldom_as_on_linux() -> Outcome {
     Ok(())
 }
 
-/// Records of system calls and of what happens to processes, with filters of the kernel's, are those of Linux.
+/// Records of system calls, and of births, programs and ends of processes, with filters of the kernel's, are those of Linux.
 fn tracepoints_are_linuxs() -> Outcome {
     need::perf()?;
     need::tracefs()?;
@@ -185,7 +185,7 @@ fn tracepoints_are_linuxs() -> Outcome {
         words.extend(["-e", event, "--filter", filter]);
     }
     words.extend(["--", "/bin/sh", "-c", SCRIPT]);
-    // What it says of each event, with the numbers of processes by their order, and without addresses.
+    // The text of each event, with the numbers of processes by their order, and without addresses.
     let told = || -> Result<Vec<String>, Skip> {
         let script = perf::succeeds(&mut perf::command(&["script", "-F", "pid,event,trace", "-i", &path])?)?;
         let said = String::from_utf8_lossy(&script.stdout).into_owned();

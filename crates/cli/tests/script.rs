@@ -308,7 +308,7 @@ fn samples_are_objects_of_json() -> Outcome {
     Ok(())
 }
 
-/// What `data convert --to-json` writes of a recording.
+/// Converts a recording by `data convert --to-json`.
 fn converted(recording: &Recording) -> String {
     let mut command = Command::new(program());
     command.args(["data", "convert", "--to-json", "-", "-i", recording.path()]);
@@ -332,7 +332,7 @@ fn a_recording_becomes_perfs_json() -> Outcome {
             assert!(chains || sample["id"].is_string() && sample.get("common_pid").is_none());
         }
     }
-    // What is there is not overwritten by chance.
+    // A file that is there is not overwritten by chance.
     let recording = Recording::kept("there", "chains.data");
     let mut command = Command::new(program());
     command.args(["data", "convert", "-i", recording.path(), "--to-json", recording.path()]);

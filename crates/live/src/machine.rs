@@ -103,7 +103,7 @@ struct LiveTask {
     told_at: u64,
     /// Stops of ours since, each of which `/proc` counts as a switch.
     stops: u64,
-    /// All of them.
+    /// Stops of ours, all of them.
     all_stops: u64,
     /// The shortest period of a clock that samples it.
     period: Option<u64>,
@@ -119,7 +119,7 @@ struct LiveTask {
     tells_calls: bool,
     /// The one that it is in, if sleep is told.
     call: Option<tracepoints::RunningCall>,
-    /// How often it had left its cpu by itself, stops among that, and how often it had been stopped.
+    /// How often it had left its cpu by itself, stops among that, and how often it had been stopped, when that was asked last.
     waits: Option<(u64, u64)>,
 }
 
@@ -145,7 +145,7 @@ pub struct Machine {
     rights: rights::Rights,
     /// An event has asked for callers or stacks.
     stacks: bool,
-    /// Or, at hits, for the counts of its group.
+    /// An event has asked for counts in its samples.
     reads_at_hits: bool,
     clock_requests: ClockRequests,
     sampled: sampled::SampledTasks,
@@ -669,9 +669,14 @@ impl Machine {
     /// Brings the counts of all tasks up to date that an event measures.
     fn update_targets(&mut self, event: EventKey) {
         for task in self.engine.targets(event) {
-            self.update(task);
-            self.tell_sleep(task, Until::Now);
+            self.update_with_sleep(task);
         }
+    }
+
+    /// Brings the counts of a task up to date, with the sleep that it is in.
+    fn update_with_sleep(&mut self, task: TaskId) {
+        self.update(task);
+        self.tell_sleep(task, Until::Now);
     }
 
     /// The events on a task may have changed.
@@ -856,10 +861,7 @@ impl Machine {
         let members = self.engine.group(event);
         let targets: BTreeSet<TaskId> =
             members.into_iter().flat_map(|member| self.engine.targets(member)).collect();
-        for target in targets {
-            self.update(target);
-            self.tell_sleep(target, Until::Now);
-        }
+        targets.into_iter().for_each(|target| self.update_with_sleep(target));
         if self.lost || proc::times_short() != short {
             return Err(Errno::EMFILE);
         }

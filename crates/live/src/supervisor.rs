@@ -643,7 +643,7 @@ impl Supervisor {
                     tracee.arm(tid);
                     tracee.stopped = false;
                     tracee.stepping.remainders();
-                    tracee.calls.is_put_off();
+                    tracee.calls.put_off();
                 }
                 // The stop is taken before: while it listens, it may stop anew, because it is to go on.
                 ptrace::take_stop(tid);

@@ -279,7 +279,7 @@ impl Counting {
         all[event] = read;
         rows.into_iter()
             .map(|row| match row {
-                // What happens to a thread that sleeps takes no time of its own.
+                // An event that hits while its thread sleeps takes no time of its own.
                 Ok(Some(reading)) if reading.enabled_ns == 0 && reading.raw > 0 => {
                     Outcome::Counted(vec![Reading {
                         value: reading.raw,

@@ -157,7 +157,7 @@ impl Measuring<'_> {
         }
         // Of whole cpus there would be too many descriptors.
         self.last.counting = (plan.target == Target::Command && plan.runs != Some(1)).then_some(counting);
-        // What was measured is told all the same.
+        // The run was measured, and is told all the same.
         report.warnings.extend(hooks::after(plan).err().map(|error| error.to_string()));
         Ok(report)
     }

@@ -33,8 +33,8 @@ impl CallState {
         self.began.filter(|_| self.wanted)
     }
 
-    /// It stops by itself when it goes on, as its process has been stopped.
-    pub(super) fn is_put_off(&mut self) {
+    /// Notes that the tracee stops by itself when it goes on, as its process is stopped.
+    pub(super) fn put_off(&mut self) {
         self.on = self.wanted;
     }
 }

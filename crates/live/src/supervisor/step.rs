@@ -90,7 +90,6 @@ impl StepState {
         self.wanted
     }
 
-    /// Whether it has been born, and its first stop is still to come or to be left.
     /// A stopped tracee tells before it ends, from now on.
     pub(super) fn tell_of_end(&mut self, tid: Tid, options: i32) {
         if !self.tells_of_end {
@@ -98,6 +97,7 @@ impl StepState {
         }
     }
 
+    /// Whether it has been born, and its first stop is still to come or to be left.
     pub(super) fn is_newborn(&self) -> bool {
         self.newborn
     }

@@ -2,7 +2,7 @@
 
 use super::{Field, FieldKind, Format};
 
-/// What a field of a record is filled with.
+/// The value that a field of a record is filled with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filling<'a> {
     /// A number, of which a field takes as many of the lowest bytes as it has.
@@ -28,7 +28,7 @@ impl Format {
     }
 }
 
-/// Which bytes of a number a field of so many takes.
+/// The bytes of a number that a field of so many takes.
 fn number_bytes(size: usize) -> std::ops::Range<usize> {
     let size = size.min(8);
     if cfg!(target_endian = "big") { 8 - size..8 } else { 0..size }
