@@ -32,8 +32,8 @@ Rounds are the better evidence.";
 
 /// Options of `perfuse diff`.
 #[derive(Debug, clap::Args)]
-// The letter -c is perf's, for --compute.
-#[command(after_help = AFTER, mut_arg("comm", |arg| arg.short(None)))]
+// The letters are those of perf diff: -c is --compute there, and -C is --comms.
+#[command(after_help = AFTER, mut_arg("comm", |arg| arg.short('C')), mut_arg("cpu", |arg| arg.short(None)))]
 pub(crate) struct Args {
     /// The recording before and those after, each compared with it [default: perf.data.old perf.data; of one alone, it is the one after]
     #[arg(value_name = "FILE", num_args = 0..)]

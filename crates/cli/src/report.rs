@@ -23,6 +23,7 @@ use crate::term::number::grouped;
 use crate::term::out::say;
 use groups::Group;
 use options::{List, Numbers, Plan, Recorded, Style, list_of_names, numbers};
+use perfuse_abi::SampleType;
 use perfuse_data::describe;
 use perfuse_data::feature::{Feature, FeatureId};
 use perfuse_data::replay::{Formats, Lost, Replay};
@@ -124,7 +125,7 @@ pub(crate) struct Args {
     #[arg(long, overrides_with = "children")]
     no_children: bool,
     /// Call trees: graph, fractal, flat, folded or none; a least percentage and a most number of branches; caller or callee first; function or address; percent, period or count
-    #[arg(short = 'g', long, value_name = "STYLE[,PERCENT[,NUMBER]][,ORDER][,KEY][,VALUE]", num_args = 0..=1, default_missing_value = "graph")]
+    #[arg(short = 'g', long, value_name = "STYLE[,PERCENT[,NUMBER]][,ORDER][,KEY][,VALUE]", num_args = 0..=1, default_missing_value = "graph,caller")]
     call_graph: Option<String>,
     /// Call trees with the outermost caller first
     #[arg(short = 'G', long)]
@@ -180,6 +181,9 @@ pub(crate) struct Args {
     /// Names as they are in the files
     #[arg(long)]
     no_demangle: bool,
+    /// Call source files by their whole paths
+    #[arg(long)]
+    full_source_path: bool,
     #[command(flatten)]
     unsupported: Unsupported<OfReport>,
     /// Write one JSON object (schema perfuse.report/1) in place of text
@@ -334,18 +338,13 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
             continue;
         }
         is_empty = false;
-        match (args.hierarchy, members.len()) {
-            (true, _) => {
-                for index in members.filter(|&index| read.samples_of(index) > 0) {
-                    let view = read.view(args, &plan, index);
-                    hierarchy::print(out, args, &plan, &Shown::new(args, &plan, &read, index, &view))?;
-                }
-            }
-            (false, 1) => {
-                let view = read.view(args, &plan, group.first);
-                text::print(out, args, &plan, &Shown::new(args, &plan, &read, group.first, &view))?;
-            }
-            (false, _) => groups::print(out, args, &plan, &read, group)?,
+        let views: Vec<View<'_>> = members.clone().map(|index| read.view(args, &plan, index)).collect();
+        let shown = members.zip(&views).map(|(index, view)| Shown::new(args, &plan, &read, index, view));
+        let shown: Vec<Shown<'_>> = shown.collect();
+        match &shown[..] {
+            all if args.hierarchy => hierarchy::print(out, args, &plan, all, group)?,
+            [shown] => text::print(out, args, &plan, shown)?,
+            all => groups::print(out, args, &plan, all, group)?,
         }
     }
     let none = read.none_pass(args);
@@ -518,7 +517,7 @@ fn read_watched(args: &Args, watch: &mut impl Watch) -> Result<(Read, Plan)> {
 fn frames(args: &Args, plan: &Plan, profile: &Profile, symbols: &LocalSymbols) -> Frames {
     let functions = Names::new(profile, symbols).mangled(args.no_demangle);
     functions.look_up_all();
-    Frames::new(&functions, plan.is_by_address() || has_source(args))
+    Frames::new(&functions, plan.is_by_address() || has_source(args)).with_full_paths(args.full_source_path)
 }
 
 /// The profile that the recording became when it was read before, with the names of now.
@@ -681,8 +680,11 @@ impl<'s> Shown<'s> {
         let mut all: Vec<&Entry> = view.entries.iter().filter(is_shown).filter(has_name).collect();
         let trees = (plan.graph.style != Style::None).then(|| plan.order());
         view.sort(&mut all, &plan.sort, trees);
-        let trees = trees.map(|_| tree::trees(plan, whole, view));
         let event = &read.events[index];
+        // An event may be recorded without what others have: -e instructions/call-graph=no/.
+        let chains = SampleType::CALLCHAIN | SampleType::STACK_USER | SampleType::BRANCH_STACK;
+        let has_chains = event.attr.sample_type.intersects(chains);
+        let trees = trees.filter(|_| has_chains).map(|_| tree::trees(plan, whole, view));
         let mut shown = Shown { name, event, samples, whole, latency, view, trees, entries: Vec::new(), all };
         let of = shown.whole_of(plan.rank).max(1) as f64;
         let is_enough = |entry: &&Entry| plan.rank(entry) as f64 * 100.0 / of >= args.percent_limit;

@@ -119,6 +119,9 @@ pub(crate) struct Args {
     /// Names as they are in the files
     #[arg(long)]
     no_demangle: bool,
+    /// Call source files by their whole paths
+    #[arg(long)]
+    full_source_path: bool,
     #[command(flatten)]
     unsupported: Unsupported<OfScript>,
 }
@@ -180,7 +183,8 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
         decode: Some(first_instruction),
         max_blocks: args.max_blocks,
     };
-    let mut lines = Lines::new(Lookup::new(symbols, !args.no_demangle), options);
+    let lookup = Lookup::new(symbols, !args.no_demangle).with_full_paths(args.full_source_path);
+    let mut lines = Lines::new(lookup, options);
     let mut dumps = Dumps::default();
     let mut fields: Vec<Option<Fields>> = Vec::new();
     let mut groups = Groups::default();

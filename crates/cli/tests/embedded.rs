@@ -365,6 +365,15 @@ fn a_thread_that_execs_is_followed() -> Outcome {
     let said = errors(&output);
     assert_eq!(output.status.code(), Some(9), "{said}");
     assert!(value(&said, "task-clock") > 5.0, "{said}");
+    let dir = Scratch::new("thread-execs");
+    let file = dir.file();
+    let output = behind_a_filter(&["record", "-q", "-o", &file, &python, "-c", &execs]);
+    assert_eq!(output.status.code(), Some(9), "{}", errors(&output));
+    let script = Command::new(program()).args(["script", "-F", "comm,pid,tid", "-i", &file]).output();
+    let told = String::from_utf8_lossy(&script.expect("the program starts").stdout).into_owned();
+    let of_shell: Vec<&str> = told.lines().filter_map(|line| line.trim().strip_prefix("sh ")).collect();
+    let is_leader = |line: &&str| line.trim().split_once('/').is_some_and(|(pid, tid)| pid == tid);
+    assert!(!of_shell.is_empty() && of_shell.iter().all(|line| is_leader(&line)), "{told}");
     Ok(())
 }
 

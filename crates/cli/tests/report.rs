@@ -19,7 +19,8 @@ perfuse_testkit::suite! {
         modules_and_threads_of_another_machine_are_told,
         what_perf_has_and_perfuse_has_not_is_refused,
         json_is_the_report,
-        columns_have_a_widest_width;
+        columns_have_a_widest_width,
+        functions_behind_the_kernels_recorded_end_have_names;
     witnesses:
         statistics_are_perfs,
         reports_are_perfs,
@@ -511,8 +512,13 @@ fn columns_have_a_widest_width() -> Outcome {
     Ok(())
 }
 
-/// A recording of this kernel with one sample at this address.
+/// A recording of this kernel with one sample at this address, whose page is all that is mapped of it.
 fn with_sample_at(ip: u64, mode: CpuMode) -> Recording {
+    with_sample_and_kernel(ip, mode, ip & !0xfff)
+}
+
+/// The same, with the kernel's mapping of one page there.
+fn with_sample_and_kernel(ip: u64, mode: CpuMode, addr: u64) -> Recording {
     let mut attr = Attr::new(EventType::SOFTWARE);
     attr.sample_type = SampleType::IP | SampleType::TID | SampleType::TIME | SampleType::PERIOD;
     let format = RecordFormat::of(&attr, ByteOrder::NATIVE);
@@ -526,7 +532,7 @@ fn with_sample_at(ip: u64, mode: CpuMode) -> Recording {
     };
     let kernel = Tid { pid: u32::MAX, tid: 0 };
     let filename = Text::new(b"[kernel.kallsyms]_text");
-    let (addr, len) = (ip & !0xfff, 0x1000);
+    let len = 0x1000;
     if mode == CpuMode::KERNEL {
         write(CpuMode::KERNEL, Record::Mmap(Mmap { tid: kernel, addr, len, pgoff: addr, filename }));
     }
@@ -538,6 +544,22 @@ fn with_sample_at(ip: u64, mode: CpuMode) -> Recording {
     write(mode, Record::Sample(sample));
     writer.finish(Vec::new()).expect("room");
     Recording(path)
+}
+
+fn functions_behind_the_kernels_recorded_end_have_names() -> Outcome {
+    let list =
+        Recording(std::env::temp_dir().join(format!("perfuse-report-test-{}-behind", std::process::id())));
+    let symbols = "ffffffff81000000 T _text\nffffffff81000000 T _stext\nffffffff81005000 T start_kernel\n\
+                   ffffffff81006000 B _end\n";
+    std::fs::write(&list.0, symbols).expect("room");
+    for (ip, name) in [(0xffff_ffff_8100_5010, "start_kernel"), (0xffff_ffff_80ff_0000, "0xffffffff80ff0000")]
+    {
+        let recording = with_sample_and_kernel(ip, CpuMode::KERNEL, 0xffff_ffff_8100_0000);
+        let (out, errors, code) =
+            perfuse(&["report", "--stdio", "--kallsyms", list.path(), "-i", recording.path()]);
+        assert!(code == Some(0) && out.contains(name), "{code:?} {errors}\n{out}");
+    }
+    Ok(())
 }
 
 fn the_kernels_symbols_are_read_for_samples_in_the_kernel_alone() -> Outcome {

@@ -30,6 +30,8 @@ const ENDED: usize = 4096;
 const MOST: usize = 1 << 19;
 /// Of names of threads and of cgroups, each, no more than so many bytes are kept.
 const MOST_TEXT: usize = 32 << 20;
+/// An image of Linux is at most this large, on x86 and on arm64.
+const LARGEST_KERNEL: u64 = 1 << 30;
 
 /// The name of a thread, as a number: [`Session::comm`] has the text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -258,6 +260,21 @@ impl Session {
         };
         let map = maps.find(address)?;
         Some(Resolved { map, in_kernel, place: map.place(address) })
+    }
+
+    /// The kernel's own mapping, for an address that no mapping has and that lies behind its end. Recorders tell where the kernel's code
+    /// ends, and there is more of it behind its data: what runs at the start, such as `start_kernel`, which is at the bottom of the
+    /// first cpu's idle stacks. Only symbols tell whether the kernel has something there.
+    pub fn behind_kernel(&self, level: Level, address: u64) -> Option<Resolved> {
+        let maps = match level {
+            Level::Kernel => &self.kernel,
+            Level::GuestKernel => &self.guest_kernel,
+            _ => return None,
+        };
+        let is_kernel = |map: &Map| matches!(self.object(map.object).kind, ObjectKind::Kernel { .. });
+        let map = maps.last_from(address).filter(is_kernel)?;
+        let is_near = (map.end..map.end.saturating_add(LARGEST_KERNEL)).contains(&address);
+        is_near.then(|| Resolved { map, in_kernel: true, place: map.place(address) })
     }
 
     /// The maps that user addresses of a thread are looked up in. Those of its process, which a thread that

@@ -100,6 +100,14 @@ impl Engine {
         }
     }
 
+    /// A thread that is about to replace its program takes the number of its process, whose other threads are gone. It comes before
+    /// [`exec`](Self::exec).
+    pub fn renumber(&mut self, task: TaskId, tid: Tid) {
+        if let Some(own) = self.tasks.get_mut(&task) {
+            own.facts.tid = tid;
+        }
+    }
+
     /// The cpu stops running one task and starts another; `None` is the idle task. `cpu_state`: the
     /// scheduler, in kernel mode.
     pub fn switch(

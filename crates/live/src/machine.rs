@@ -377,6 +377,7 @@ impl Machine {
         let pid = known.pid;
         if old != tid {
             known.files = proc::Files::new(pid, tid);
+            self.engine.renumber(task, perfuse_abi::record::Tid { pid: pid as u32, tid: tid as u32 });
         }
         self.bpf.set_thread(task, Some((pid, tid)));
         self.world.by_tid.remove(&old);

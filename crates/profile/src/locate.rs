@@ -7,7 +7,7 @@ use crate::strings::Strings;
 use crate::tables::{ANY_TIME, ChainStart, Location, Object, ObjectId, ObjectKind};
 use perfuse_abi::record::{CallchainContext, Sample};
 use perfuse_abi::{Attr, AttrFlags};
-use perfuse_data::session::{self, Level, Map, Session};
+use perfuse_data::session::{self, Level, Map, Resolved, Session};
 use perfuse_symbols::{Address, BuildId, Dso, MappedAt, Symbolizer};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -91,7 +91,23 @@ impl Locator {
             time: ANY_TIME,
             chain: ChainStart::Here,
         };
-        let Some(found) = session.resolve(at.pid, at.tid, level, ip) else { return unknown };
+        if let Some(found) = session.resolve(at.pid, at.tid, level, ip) {
+            return self.located(session, at, level, ip, &found);
+        }
+        let Some(found) = session.behind_kernel(level, ip) else { return unknown };
+        let location = self.located(session, at, level, ip, &found);
+        if self.function_at(&location, false).is_some() { location } else { unknown }
+    }
+
+    /// The location of an address that was found in a mapping.
+    fn located(
+        &mut self,
+        session: &Session,
+        at: ThreadTime,
+        level: Level,
+        ip: u64,
+        found: &Resolved,
+    ) -> Location {
         let map = &found.map;
         let object = self.object_of(session, map, at.pid);
         let kind = self.objects[object.0 as usize].kind;

@@ -46,6 +46,7 @@ pub struct Lookup {
     names: FastMap<(u32, u64), Arc<str>>,
     /// Paths of objects, and what reports call them.
     objects: Vec<(Box<str>, Box<str>)>,
+    full_paths: bool,
 }
 
 impl Lookup {
@@ -59,9 +60,21 @@ impl Lookup {
         let locator = Locator::new(Some(symbols.symbolizer().clone()));
         let functions = symbols.clone().without_inlined();
         let names = FastMap::default();
-        let mut lookup = Lookup { locator, symbols, functions, demangled, names, objects: Vec::new() };
+        let (objects, full_paths) = (Vec::new(), false);
+        let mut lookup = Lookup { locator, symbols, functions, demangled, names, objects, full_paths };
         lookup.name_objects();
         lookup
+    }
+
+    /// [Source files](Self::source_name) are called by their whole paths.
+    #[must_use]
+    pub fn with_full_paths(self, full_paths: bool) -> Self {
+        Lookup { full_paths, ..self }
+    }
+
+    /// The name of a source file: its path, or the end of it.
+    pub fn source_name<'p>(&self, path: &'p str) -> &'p str {
+        path.rsplit('/').next().filter(|_| !self.full_paths).unwrap_or(path)
     }
 
     /// Path of an object.

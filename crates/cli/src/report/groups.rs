@@ -2,14 +2,14 @@
 
 use super::text::{self, Width};
 use super::tree::Drawing;
-use super::{Args, Plan, Read, Shown, Style};
+use super::{Args, Plan, Shown, Style};
 use crate::exit::Result;
 use crate::recording;
 use crate::term::foreign::{field, foreign, left, right};
 use crate::term::lines::{Lines, Paint};
 use perfuse_data::PerfData;
 use perfuse_data::feature::{Feature, FeatureId};
-use perfuse_profile::{Column, Entry, JoinedRow, View, join};
+use perfuse_profile::{Column, Entry, JoinedRow, join};
 use std::fmt::Write as _;
 use std::io::Write;
 
@@ -31,7 +31,7 @@ const MOST: usize = 128;
 /// The groups of a recording, with each event in one: those it was recorded with, unless asked otherwise.
 pub(super) fn of(data: &mut PerfData<'_>, events: usize, args: &Args) -> Vec<Group> {
     let mut recorded: Vec<Group> = Vec::new();
-    if !args.no_group && !args.hierarchy {
+    if !args.no_group {
         if let Some(Feature::GroupDesc(list)) = recording::feature(data, FeatureId::GROUP_DESC) {
             let named = |name: String| match name.as_str() {
                 "" | "{anon_group}" => Some("anon group".to_owned()),
@@ -69,49 +69,83 @@ pub(super) fn of(data: &mut PerfData<'_>, events: usize, args: &Args) -> Vec<Gro
     groups
 }
 
-/// Prints the table of a group.
-pub(super) fn print(
+/// Writes the lines above the table of a group.
+pub(super) fn head(
     out: &mut impl Write,
     args: &Args,
     plan: &Plan,
-    read: &Read,
+    all: &[Shown<'_>],
     group: &Group,
 ) -> Result<()> {
-    let members = group.first..group.first + group.members;
-    let views: Vec<View<'_>> = members.clone().map(|index| read.view(args, plan, index)).collect();
-    let shown = members.zip(&views).map(|(index, view)| Shown::new(args, plan, read, index, view));
-    table(out, args, plan, &shown.collect::<Vec<_>>(), group)
+    if args.quiet {
+        return Ok(());
+    }
+    let names: Vec<String> = all.iter().map(|shown| foreign(shown.name).into_owned()).collect();
+    let samples = all.iter().map(|shown| shown.samples).sum();
+    let whole = all.iter().fold(0u64, |sum, shown| sum.saturating_add(shown.whole));
+    let names = names.join(", ");
+    let of = match (&group.name, all.len()) {
+        (None, 1) => format!("event '{names}'"),
+        (None, _) => format!("events '{names}'"),
+        (Some(name), _) => format!("events '{} {{ {names} }}'", foreign(name)),
+    };
+    if let Some(whole) = group.whole {
+        let (first, last) = (group.first + 1, group.first + group.members);
+        writeln!(out, "# Events {first} to {last}: their group has {whole}, and a table {MOST} at most")?;
+    }
+    text::what(out, args, plan, &of, (samples, whole))
 }
 
-fn table(out: &mut impl Write, args: &Args, plan: &Plan, all: &[Shown<'_>], group: &Group) -> Result<()> {
-    let elided = text::elided(args, plan);
-    let columns: Vec<Column> =
-        plan.columns.iter().copied().filter(|column| !elided.iter().any(|(of, _)| of == column)).collect();
-    let (rows, all_rows) = rows(args, plan, all);
-    if !args.quiet {
-        let names: Vec<&str> = all.iter().map(|shown| shown.name).collect();
-        let samples = all.iter().map(|shown| shown.samples).sum();
-        let whole = all.iter().fold(0u64, |sum, shown| sum.saturating_add(shown.whole));
-        let names = names.join(", ");
-        let of = match &group.name {
-            Some(name) => format!("events '{name} {{ {names} }}'"),
-            None => format!("events '{names}'"),
-        };
-        if let Some(whole) = group.whole {
-            let (first, last) = (group.first + 1, group.first + group.members);
-            writeln!(out, "# Events {first} to {last}: their group has {whole}, and a table {MOST} at most")?;
-        }
-        text::what(out, args, plan, &foreign(&of), (samples, whole))?;
-    }
-    let titles: Vec<String> = columns.iter().map(|&column| text::title(column, plan)).collect();
+/// The widths of columns that hold them for each of these.
+pub(super) fn widths(
+    args: &Args,
+    plan: &Plan,
+    columns: &[Column],
+    titles: &[String],
+    all: &[Shown<'_>],
+) -> Vec<Width> {
     let of_each: Vec<Vec<Width>> =
-        all.iter().map(|shown| text::widths(args, plan, &columns, &titles, shown)).collect();
+        all.iter().map(|shown| text::widths(args, plan, columns, titles, shown)).collect();
     let widest = |index: usize| {
         let told = of_each.iter().map(|widths| widths[index].told).max().unwrap_or(0);
         let whole = of_each.iter().map(|widths| widths[index].whole).max().unwrap_or(0);
         Width { told, whole }
     };
-    let widths: Vec<Width> = (0..columns.len()).map(widest).collect();
+    (0..columns.len()).map(widest).collect()
+}
+
+/// Writes a number of each event.
+pub(super) fn cells<'e>(
+    line: &mut String,
+    entries: impl Iterator<Item = &'e Entry>,
+    column: Column,
+    width: Width,
+    (all, paint, separator): (&[Shown<'_>], Paint, Option<&str>),
+) {
+    let width = if all.len() > 1 { Width { whole: 0, ..width } } else { width };
+    for (member, (shown, entry)) in all.iter().zip(entries).enumerate() {
+        if let (Some(separator), true) = (separator, member > 0) {
+            line.push_str(separator);
+        }
+        text::cell(line, entry, column, width, shown, paint, separator, false);
+    }
+}
+
+/// Prints the table of a group.
+pub(super) fn print(
+    out: &mut impl Write,
+    args: &Args,
+    plan: &Plan,
+    all: &[Shown<'_>],
+    group: &Group,
+) -> Result<()> {
+    let elided = text::elided(args, plan);
+    let columns: Vec<Column> =
+        plan.columns.iter().copied().filter(|column| !elided.iter().any(|(of, _)| of == column)).collect();
+    let (rows, all_rows) = rows(args, plan, all);
+    head(out, args, plan, all, group)?;
+    let titles: Vec<String> = columns.iter().map(|&column| text::title(column, plan)).collect();
+    let widths = widths(args, plan, &columns, &titles, all);
     let room = |index: usize| match columns[index] {
         Column::Key(_) => widths[index].whole,
         _ => (widths[index].told * all.len()).max(widths[index].whole),
@@ -140,6 +174,7 @@ fn table(out: &mut impl Write, args: &Args, plan: &Plan, all: &[Shown<'_>], grou
     }
     let drawings: Vec<Drawing<'_>> =
         all.iter().map(|shown| Drawing::new(plan, shown, paint, separator)).collect();
+    let none = Entry::default();
     for row in &rows {
         let Some(entry) = row.entry() else { continue };
         let mut line = String::new();
@@ -155,15 +190,8 @@ fn table(out: &mut impl Write, args: &Args, plan: &Plan, all: &[Shown<'_>], grou
                 text::cell(&mut line, entry, column, widths[index], shown, paint, separator, is_last);
                 continue;
             }
-            for (member, (shown, entry)) in all.iter().zip(&row.entries).enumerate() {
-                if let (Some(separator), true) = (separator, member > 0) {
-                    line.push_str(separator);
-                }
-                let none = Entry::default();
-                let width = Width { whole: 0, ..widths[index] };
-                let entry = entry.unwrap_or(&none);
-                text::cell(&mut line, entry, column, width, shown, paint, separator, false);
-            }
+            let entries = row.entries.iter().map(|entry| entry.unwrap_or(&none));
+            cells(&mut line, entries, column, widths[index], (all, paint, separator));
         }
         lines.put(&line)?;
         if let (true, Some(entry)) = (plan.graph.style != Style::None, row.entries[0]) {
@@ -179,10 +207,15 @@ fn table(out: &mut impl Write, args: &Args, plan: &Plan, all: &[Shown<'_>], grou
     super::tell_none_left(lines.out, args, &all.iter().collect::<Vec<_>>())
 }
 
-/// The entries of all members, those that are alike together, in order; and how many there are with those below the limit.
-fn rows<'s>(args: &Args, plan: &Plan, all: &'s [Shown<'s>]) -> (Vec<JoinedRow<'s>>, usize) {
+/// The entries of all members, those that are alike together, in order.
+pub(super) fn joined<'s>(args: &Args, plan: &Plan, all: &'s [Shown<'s>]) -> Vec<JoinedRow<'s>> {
     let views: Vec<_> = all.iter().map(|shown| (shown.view, &shown.all[..])).collect();
-    let mut rows = join(&views, &plan.keys, plan.children, args.group_sort_idx);
+    join(&views, &plan.keys, plan.children, args.group_sort_idx)
+}
+
+/// The same of those above the limit; and how many there are with those below it.
+fn rows<'s>(args: &Args, plan: &Plan, all: &'s [Shown<'s>]) -> (Vec<JoinedRow<'s>>, usize) {
+    let mut rows = joined(args, plan, all);
     let count = rows.len();
     rows.retain(|row| {
         let share = |(entry, shown): (&Option<&Entry>, &Shown<'_>)| {

@@ -57,14 +57,23 @@ pub(super) fn numbers(text: &str) -> std::result::Result<Numbers, String> {
 pub(super) struct List<T> {
     pub(super) adds: bool,
     pub(super) items: Vec<T>,
+    /// The items that braces join to the one before, in one level of a hierarchy.
+    joined: Vec<T>,
 }
 
 pub(super) fn list_of_names(text: &str) -> std::result::Result<List<String>, String> {
     let (adds, text) = text.strip_prefix('+').map_or((false, text), |rest| (true, rest));
-    // Braces hold levels of a hierarchy together; here each key has its own.
-    let names = text.split([',', '{', '}']).map(str::trim).filter(|name| !name.is_empty());
-    let items: Vec<String> = names.map(str::to_owned).collect();
-    if items.is_empty() { Err("names nothing".into()) } else { Ok(List { adds, items }) }
+    let (mut items, mut joined) = (Vec::new(), Vec::new());
+    for (index, part) in text.split(['{', '}']).enumerate() {
+        let names = part.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned);
+        let first = items.len();
+        items.extend(names);
+        // Every other part is inside of braces.
+        if index % 2 == 1 {
+            joined.extend(items.iter().skip(first + 1).cloned());
+        }
+    }
+    if items.is_empty() { Err("names nothing".into()) } else { Ok(List { adds, items, joined }) }
 }
 
 fn unknown(name: &str) -> Failure {
@@ -152,6 +161,8 @@ pub(super) struct Plan {
     pub(super) order_names: String,
     /// Entries that differ in one of these are apart.
     pub(super) keys: Vec<Key>,
+    /// The keys of each level of a hierarchy.
+    pub(super) levels: Vec<Vec<Key>>,
     pub(super) columns: Vec<Column>,
     /// Entries are sorted by these.
     pub(super) sort: Vec<Column>,
@@ -260,7 +271,18 @@ impl Plan {
             .unwrap_or_default();
         let is_strict = args.fields.as_ref().is_some_and(|list| !list.adds);
         let order_names = sort_names.as_ref().unwrap_or(&default_names).join(",");
-        let sort = sort_names.map(|names| columns_of(&names)).transpose()?;
+        let is_joined = |name: &String| args.sort.as_ref().is_some_and(|list| list.joined.contains(name));
+        let mut joined = Vec::new();
+        let mut sort_columns = |names: Vec<String>| -> Result<Vec<Column>> {
+            let mut all = Vec::new();
+            for name in &names {
+                let columns = columns_of(std::slice::from_ref(name))?;
+                joined.extend(columns.iter().filter(|_| is_joined(name)));
+                all.extend(columns);
+            }
+            Ok(all)
+        };
+        let sort = sort_names.map(&mut sort_columns).transpose()?;
         let (mut columns, mut order) = match (is_strict, sort) {
             (true, sort) => (fields, sort.unwrap_or_default()),
             (false, sort) => {
@@ -295,6 +317,14 @@ impl Plan {
         }
         let (columns, order) = (without_repetition(columns), without_repetition(order));
         let keys: Vec<Key> = order.iter().filter_map(|column| column.key()).collect();
+        let mut levels: Vec<Vec<Key>> = Vec::new();
+        for &column in &columns {
+            let Some(key) = column.key() else { continue };
+            match levels.last_mut().filter(|_| joined.contains(&column)) {
+                Some(level) => level.push(key),
+                None => levels.push(vec![key]),
+            }
+        }
         let counts_threads = keys.contains(&Key::Parallelism)
             || args.parallelism.is_some()
             || columns.iter().any(|column| column.is_of_latency());
@@ -325,6 +355,7 @@ impl Plan {
             given,
             order_names,
             keys,
+            levels,
             columns,
             sort: order,
             children,

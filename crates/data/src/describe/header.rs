@@ -131,7 +131,7 @@ pub fn attr_text(attr: &Attr, between: &str) -> String {
         // perf 6.1 has no names of types and events here, and leaves out what is zero.
         let value = value.split(" (").next().unwrap_or(value);
         let value = if name == "sample_type" { sample_type(value) } else { value.to_owned() };
-        (!["type", "config"].contains(&name) || !["0", "0x0"].contains(&value.as_str()))
+        (!["type", "config", "clockid"].contains(&name) || !["0", "0x0"].contains(&value.as_str()))
             .then(|| format!("{name}{between}{value}"))
     };
     fields.into_iter().filter_map(field).collect::<Vec<_>>().join(", ")

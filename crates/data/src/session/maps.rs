@@ -134,6 +134,11 @@ impl Maps {
         self.list.find(address).or_else(|| self.before_exec.as_ref()?.maps.find(address))
     }
 
+    /// The last mapping of the list that begins at an address or before it, wherever it ends.
+    pub(super) fn last_from(&self, address: u64) -> Option<Map> {
+        self.list.last_from(address)
+    }
+
     /// All of them by address; those of what the kernel told of its own making, which lie over others, last.
     pub fn iter(&self) -> impl Iterator<Item = &Map> {
         self.list.iter().chain(self.symbols.iter())

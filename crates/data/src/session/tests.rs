@@ -221,6 +221,12 @@ fn kernel_modules_and_bpf_programs_come_and_go() {
     assert_eq!(resolved.map.end - resolved.map.start, 0x4000, "it is whole again");
     assert_eq!(session.resolve(5, 5, Level::Hypervisor, 0xffff_ffff_8100_0010), None);
     assert_eq!(session.resolve(5, 5, Level::GuestUser, 0x1000), None);
+    let behind = |ip| session.behind_kernel(Level::Kernel, ip).map(|found| found.place);
+    assert_eq!(behind(0xffff_ffff_8300_0000), Some(0xffff_ffff_8300_0000));
+    assert_eq!(behind(0xffff_ffff_8100_0010), None, "that is in the mapping");
+    assert_eq!(behind(0xffff_ffff_c000_4000), None, "a module is nearer");
+    assert_eq!(behind(0xffff_ffff_80ff_ffff), None, "that is before the kernel");
+    assert_eq!(session.behind_kernel(Level::User, 0xffff_ffff_8300_0000), None);
 }
 
 #[test]

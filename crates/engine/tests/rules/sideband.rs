@@ -1,7 +1,7 @@
 //! Side-band records: the events that hear of them (rules H40 to H54).
 
 use crate::machine::{self, Machine, Reader, decoded, software, with};
-use perfuse_engine::abi::record::{Cpu, MmapFile, NamespaceLink, Record};
+use perfuse_engine::abi::record::{Cpu, MmapFile, NamespaceLink, Record, Tid};
 use perfuse_engine::abi::{Attr, AttrFlags, SampleType, Software};
 use perfuse_engine::{CloneFlags, Mapping, TaskFacts, TaskId};
 
@@ -163,6 +163,27 @@ fn the_trailer_tells_who_when_and_where() {
     assert_eq!(trailer.tid.map(|tid| (tid.pid, tid.tid)), Some((100, 100)));
     assert_eq!((trailer.time, trailer.cpu), (Some(machine.now), Some(Cpu::from(0))));
     assert_eq!((trailer.identifier, trailer.id, trailer.stream_id), (Some(id), None, None));
+}
+
+/// A thread that replaces its program has its process's number from then on, as de_thread() of Linux makes it, before the new name is told.
+#[test]
+fn a_thread_that_execs_is_its_process() {
+    let mut machine = Machine::new(1);
+    let attr = listener(AttrFlags::TASK | AttrFlags::COMM);
+    let fd = machine.wide(&attr, 0).unwrap();
+    let mut reader = machine.map(fd, 1);
+    let thread =
+        machine.fork(machine::ME, 201, CloneFlags { thread: true, ..CloneFlags::default() }).unwrap();
+    machine.engine.renumber(thread, Tid { pid: 100, tid: 100 });
+    machine.engine.exec(thread, 0, machine.now, b"cat", false);
+    machine.exit(thread);
+    let bytes = reader.take();
+    let all = decoded(&bytes, &attr);
+    let [_, comm, exit] = &all[..] else { panic!("{all:?}") };
+    let Record::Comm(comm) = comm.record else { panic!("{comm:?}") };
+    assert_eq!((comm.tid.pid, comm.tid.tid, comm.name.as_bytes()), (100, 100, &b"cat"[..]));
+    let Record::Exit(exit) = exit.record else { panic!("{exit:?}") };
+    assert_eq!((exit.pid, exit.tid), (100, 100));
 }
 
 /// Rules Q16, Q17: an EXIT has the parent's process number twice; COMM tells of exec also without comm_exec.

@@ -260,7 +260,7 @@ fn source_line_of(
     }
 }
 
-/// The line of a place, without the folders of its file; where it is not known, the object and the address in it.
+/// The line of a place, with the name of its file; where it is not known, the object and the address in it.
 pub(super) fn source_line(
     text: &mut LineBuffer,
     lookup: &Lookup,
@@ -269,7 +269,7 @@ pub(super) fn source_line(
 ) {
     match line {
         Some((file, line)) => {
-            text.foreign(file.rsplit('/').next().unwrap_or(file));
+            text.foreign(lookup.source_name(file));
             text.push(":");
             text.decimal(u64::from(*line), 0);
         }

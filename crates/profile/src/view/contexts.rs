@@ -46,7 +46,7 @@ impl ViewContexts {
         contexts
     }
 
-    /// The first frame of each stack, from where its samples were on, whose function the plan's test admits.
+    /// The first frame of each stack whose function the plan's test admits, from the end at which callchains are read.
     fn find_parents(&mut self, profile: &Profile, frames: &Frames, plan: &ViewPlan) {
         let is_parent = |frame: &&FrameId| {
             let name = frames.get(**frame).symbol.as_deref();
@@ -54,7 +54,11 @@ impl ViewContexts {
         };
         self.parents.extend(profile.stacks.iter().map(|stack| {
             let mut outwards = stack.iter().rev().flat_map(|&location| frames.at(location));
-            outwards.find(is_parent).map_or(NO_VALUE, |frame| frame.0.into())
+            let parent = match plan.order.caller_first {
+                true => outwards.rfind(is_parent),
+                false => outwards.find(is_parent),
+            };
+            parent.map_or(NO_VALUE, |frame| frame.0.into())
         }));
     }
 

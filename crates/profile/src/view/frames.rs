@@ -71,6 +71,7 @@ pub struct Frames {
     /// The source files of each object.
     files: Vec<Vec<Arc<str>>>,
     rows: RowsByEvent,
+    full_paths: bool,
 }
 
 /// The rows of a profile, event by event, so that the view of one does not look at those of all others.
@@ -196,9 +197,19 @@ impl Frames {
         let missing = names.missing().map(|(object, reason)| (object.0, reason)).collect();
         let files = (0..profile.objects.len()).map(|object| names.files(object).to_vec()).collect();
         let rows = RowsByEvent::new(profile);
-        let (begins, of_chains) = (Vec::new(), Vec::new());
-        let all =
-            Frames { objects, frames, of_locations, begins, of_chains, offsets, ends, missing, files, rows };
+        let all = Frames {
+            objects,
+            frames,
+            of_locations,
+            begins: Vec::new(),
+            of_chains: Vec::new(),
+            offsets,
+            ends,
+            missing,
+            files,
+            rows,
+            full_paths: false,
+        };
         all.with_chains(profile)
     }
 
@@ -300,10 +311,17 @@ impl Frames {
         self.objects[object as usize].order
     }
 
-    /// The name of the source file, without folders, and the line of a frame, if they are known.
+    /// Source files are called by their whole paths.
+    #[must_use]
+    pub fn with_full_paths(self, full_paths: bool) -> Self {
+        Frames { full_paths, ..self }
+    }
+
+    /// The name of the source file, without folders unless [they are wanted](Self::with_full_paths), and the line of a frame, if they
+    /// are known.
     pub fn line(&self, frame: &Frame) -> Option<(&str, u32)> {
         let (path, line) = self.source(frame)?;
-        Some((path.rsplit('/').next().unwrap_or(path), line))
+        Some((path.rsplit('/').next().filter(|_| !self.full_paths).unwrap_or(path), line))
     }
 
     /// The path of the source file, as debug information has it, and the line of a frame, if they are known.

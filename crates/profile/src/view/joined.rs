@@ -17,6 +17,11 @@ pub struct JoinedRow<'v> {
 }
 
 impl<'v> JoinedRow<'v> {
+    /// The row of one event that has this entry.
+    pub fn alone(entry: &'v Entry) -> Self {
+        JoinedRow { member: 0, entries: vec![Some(entry)], texts: Vec::new() }
+    }
+
     /// The entry of the first event that has one.
     pub fn entry(&self) -> Option<&'v Entry> {
         self.entries[self.member]

@@ -150,9 +150,10 @@ impl View<'_> {
                 |entry| if has_name(entry) { u64::from(self.frames.get(entry.frame).object) + 1 } else { 0 },
                 |entry| if has_name(entry) { self.object_name(entry) } else { None },
             );
+            // The kernel's addresses come first: perf takes them for negative numbers.
             sorting.by(|entry| match has_name(entry) {
                 true => self.frames.get(entry.frame).address,
-                false => self.address(entry),
+                false => self.address(entry) ^ 1 << 63,
             });
             sorting.by(|entry| self.frames.get(entry.frame).size);
         }

@@ -61,7 +61,8 @@ fn address_of(text: &[u8], name: &str) -> Option<u64> {
     })
 }
 
-/// Bytes from the start of the kernel's code to the end of its data.
+/// Bytes from the start of the kernel's code to the end of its image: functions that only run at the start, as `start_kernel`, which
+/// is at the bottom of an idle cpu's first stack, lie behind its data.
 fn kernel_len() -> Option<u64> {
     let text = fs::read_to_string("/proc/iomem").ok()?;
     let range = |name: &str| {
@@ -70,7 +71,7 @@ fn kernel_len() -> Option<u64> {
         Some((u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?))
     };
     let (start, _) = range("Kernel code")?;
-    let (_, end) = range("Kernel data")?;
+    let (_, end) = range("Kernel bss").or_else(|| range("Kernel data"))?;
     // Those who may not know see zeros.
     (start != 0 && end > start).then(|| end + 1 - start)
 }

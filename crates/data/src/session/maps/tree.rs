@@ -90,6 +90,20 @@ impl Tree {
         None
     }
 
+    /// The last of them that begins at an address or before it.
+    pub(super) fn last_from(&self, address: u64) -> Option<Map> {
+        let (mut link, mut last) = (&self.root, None);
+        while let Some(node) = link {
+            if address < node.map.start {
+                link = &node.left;
+            } else {
+                last = Some(node.map);
+                link = &node.right;
+            }
+        }
+        last
+    }
+
     /// All of them by address.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Map> {
         let mut way: Vec<&Node> = Vec::new();
