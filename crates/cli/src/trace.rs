@@ -243,7 +243,10 @@ impl Args {
         let named = |name: String, apart| parts(apart).map(|set| (name.clone(), set));
         let raw = [named(entry, table.with_texts()), named(RAW[1].to_owned(), table.with_peers())];
         let raw = raw.into_iter().flatten().filter(|(_, set)| wanted.has_calls && !set.is_empty());
-        let raw = raw.map(|(name, set)| (name, set.filter()));
+        let raw = raw.map(|(name, set)| match name == RAW[1] {
+            true => (name, set.filter_of_exits(table)),
+            false => (name, set.filter()),
+        });
         let others = wanted.events.iter().cloned();
         let without: Vec<String> =
             self.filter_pids.iter().map(|pid| format!("common_pid != {pid}")).collect();

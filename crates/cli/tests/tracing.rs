@@ -138,7 +138,7 @@ fn in_a_container_the_true_cause_is_told() -> Outcome {
 
 fn under_gvisor_the_true_cause_is_told() -> Outcome {
     let container = Container::gvisor()?.show(program(), "/perfuse");
-    let said = text(&container.run(&["/perfuse", "stat", "-e", "syscalls:sys_enter_openat", "true"])?);
+    let said = text(&container.run(&["/perfuse", "stat", "-e", "sched:sched_switch", "true"])?);
     assert!(said.contains("gVisor answers the system calls here"), "{said}");
     assert!(!said.contains(ADVICE_OF_OLD), "{said}");
     Ok(())

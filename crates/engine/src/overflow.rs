@@ -46,6 +46,11 @@ impl Engine {
         self.cpus[cpu as usize].listeners.hears(type_, config)
     }
 
+    /// Whether BPF programs run at the hits of a tracepoint, on whichever cpu and whether or not their event is on (rule K4).
+    pub fn runs_programs_at(&self, tracepoint: u64) -> bool {
+        self.programs.get(&(EventType::TRACEPOINT, tracepoint)).is_some_and(|all| !all.is_empty())
+    }
+
     /// Something happened `count` times: all that listen on the cpu hear of it, the newest first (rule
     /// H4).
     pub(crate) fn occur(

@@ -23,7 +23,7 @@
 //! * [`SamplerSet`] does so for a whole [`Scope`], such as [a process](SamplerSet::process), with one ring for each cpu.
 //! * [`measurement`] is the loop around all that: until the command has ended, a signal, an order or a limit.
 //! * [`UserCounter`] reads a counter without a system call.
-//! * [`Programs`] are BPF programs with their maps, at tracepoints or events.
+//! * [`Programs`] are BPF programs with their maps, at tracepoints or events; [`Messages`] reads what they send.
 //!
 //! Three habits run through all of it. **Options adapt**: what is merely [preferred](Builder::prefer)
 //! steps down on a kernel that does not know it or a user who may not have it, and
@@ -74,6 +74,7 @@ pub mod kernel;
 mod language;
 mod linux;
 pub mod measurement;
+mod messages;
 mod mounted;
 mod options;
 mod own_pmus;
@@ -104,6 +105,7 @@ pub use error::{Error, Result};
 pub use event::{Event, ProbePlace};
 pub use group::{Counts, Group, Member};
 pub use language::SpecError;
+pub use messages::{Message, Messages};
 pub use options::{Clock, GivenUp, GivenUpWhy, Inherit};
 pub use own_pmus::OWN_PMUS;
 pub use perf::Perf;

@@ -40,9 +40,10 @@
 //! ```
 
 use crate::counter::Counter;
+use crate::messages::Messages;
 use perfuse_abi::ByteOrder;
 use perfuse_bpf::insn::{Constant, to_bytes};
-use perfuse_bpf::{Insn, MapSpec, ProgramType};
+use perfuse_bpf::{Insn, MapKind, MapSpec, ProgramType};
 use perfuse_sys::bpf::{self, Map};
 use perfuse_sys::{Errno, io_error};
 use std::ffi::CString;
@@ -54,6 +55,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 #[must_use = "programs are detached when this is dropped"]
 pub struct Programs {
     maps: Vec<Map>,
+    specs: Vec<MapSpec>,
     /// As long as one is open, its program runs.
     links: Vec<OwnedFd>,
 }
@@ -79,6 +81,8 @@ pub enum ProgramAttempt {
     Load(String),
     /// Attaching it there.
     Attach(String),
+    /// Reading the messages of the map with this number.
+    Messages(usize),
 }
 
 impl fmt::Display for ProgramError {
@@ -87,8 +91,15 @@ impl fmt::Display for ProgramError {
             ProgramAttempt::Map(number) => write!(f, "Linux refuses map {number} of BPF programs")?,
             ProgramAttempt::Load(place) => write!(f, "Linux refuses the BPF program for {place}")?,
             ProgramAttempt::Attach(place) => write!(f, "Linux runs no BPF program at {place}")?,
+            ProgramAttempt::Messages(number) => write!(f, "messages of map {number} cannot be read")?,
         }
         match self.errno {
+            Errno::E2BIG if matches!(self.attempt, ProgramAttempt::Messages(_)) => {
+                f.write_str(": the array has fewer entries than the machine has cpus (E2BIG)")
+            }
+            Errno::EINVAL if matches!(self.attempt, ProgramAttempt::Messages(_)) => {
+                f.write_str(": it is neither a perf event array nor a ring buffer (EINVAL)")
+            }
             Errno::EPERM => f.write_str(": that takes root, or CAP_BPF and CAP_PERFMON (EPERM)"),
             Errno::ENOSYS => f.write_str(": this kernel is built without BPF (ENOSYS)"),
             errno => write!(f, ": {}", io_error(errno)),
@@ -116,6 +127,7 @@ impl Programs {
         };
         Ok(Programs {
             maps: maps.iter().enumerate().map(create).collect::<Result<_, _>>()?,
+            specs: maps.to_vec(),
             links: Vec::new(),
         })
     }
@@ -164,6 +176,32 @@ impl Programs {
         counter.set_bpf(program.as_fd()).map_err(|error| ProgramError {
             attempt: ProgramAttempt::Attach(place),
             errno: error.errno(),
+            log: String::new(),
+        })
+    }
+
+    /// Reads what programs send by a map: a perf event array ([`MapKind::PerfEventArray`] with keys and values of four bytes, one for
+    /// each cpu), whose rings have so many pages each, or a ring buffer ([`MapKind::RingBuf`]), which has its size already. It begins
+    /// with this call: what programs send before it is lost to an array.
+    ///
+    /// # Errors
+    ///
+    /// The map is of neither kind (`EINVAL`), the array has fewer entries than the machine has cpus (`E2BIG`), or the user lacks the
+    /// rights for events of all cpus (`EACCES`, `EPERM`).
+    ///
+    /// # Panics
+    ///
+    /// There is no map with this number.
+    pub fn messages(&self, number: usize, pages: usize) -> Result<Messages, ProgramError> {
+        let map = self.map(number);
+        let messages = match self.specs[number].kind {
+            MapKind::PerfEventArray => Messages::of_event_array(map, pages),
+            MapKind::RingBuf => Messages::of_ring(map, self.specs[number].max_entries),
+            _ => Err(Errno::EINVAL),
+        };
+        messages.map_err(|errno| ProgramError {
+            attempt: ProgramAttempt::Messages(number),
+            errno,
             log: String::new(),
         })
     }

@@ -288,6 +288,11 @@ impl SamplerSet {
         SetBatch::new(self, until)
     }
 
+    /// Whether records wait for their turn that are in no ring any more.
+    pub(crate) fn has_early(&self) -> bool {
+        self.order.has_early()
+    }
+
     /// Stops an overwritten ring, copies what it holds, and lets it go on.
     pub fn snapshot(&mut self, ring: usize) -> Result<Snapshot> {
         let SetRing { ring, owner, .. } = &mut self.rings[ring];

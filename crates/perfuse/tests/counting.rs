@@ -5,7 +5,7 @@ use perfuse::abi::{AttrFlags, Breakpoint, ReadFormat, Software};
 use perfuse::diagnosis::Cause;
 use perfuse::{
     Builder, Cgroup, Command, Counter, CounterSet, Errno, Event, Inherit, Pmu, Scaled, Scope, SetEvent,
-    SignalOwner, Target, online_cpus,
+    SignalOwner, Target, Wait, online_cpus,
 };
 use perfuse_testkit::bpf::{Program, ProgramType};
 use perfuse_testkit::signals::Handler;
@@ -738,6 +738,81 @@ fn programs_of_ones_own_are_attached_and_read() -> Outcome {
     Ok(())
 }
 
+/// A program at the tracepoint of entries to calls that sends its task's number at each getppid(2) of this process, by these lines.
+fn sends(by: &str) -> Vec<perfuse::bpf::Insn> {
+    let (own, call) = (std::process::id(), libc::SYS_getppid);
+    let text = format!(
+        "r6 = r1; r1 = *(u64 *)(r6 +8); if r1 != {call} goto out
+         call get_current_pid_tgid; *(u64 *)(r10 -8) = r0; r0 >>= 32; if r0 != {own} goto out
+         {by}
+         out: r0 = 0; exit"
+    );
+    perfuse::bpf::assemble(&text).expect("a program")
+}
+
+fn messages_of_programs_are_read() -> Outcome {
+    use perfuse::Programs;
+    use perfuse::bpf::{MapKind, MapSpec, ProgramType};
+    need::root()?;
+    need::tracefs()?;
+    let array =
+        "r1 = r6; r2 = map[idx:0]; r3 = 0xffffffff ll; r4 = r10; r4 += -8; r5 = 8; call perf_event_output";
+    let ring = "r1 = map[idx:0]; r2 = r10; r2 += -8; r3 = 8; r4 = 0; call ringbuf_output";
+    let calls = |count: u64| {
+        for _ in 0..count {
+            // SAFETY: it takes nothing, and cannot fail.
+            unsafe { libc::syscall(libc::SYS_getppid) };
+        }
+    };
+    let second = Some(Duration::from_secs(1));
+    for (spec, by) in [
+        (MapSpec::new(MapKind::PerfEventArray, 4, 4, 4096), array),
+        (MapSpec::new(MapKind::RingBuf, 0, 0, 1 << 16), ring),
+    ] {
+        let kind = spec.kind;
+        let mut programs = Programs::new(&[spec]).map_err(|error| Skip::needs("BPF", error))?;
+        let mut messages = programs.messages(0, 4).expect("a reader");
+        assert_eq!(messages.wait(Some(Duration::ZERO)).expect("a poll"), Wait::TimedOut, "{kind:?}");
+        let event = Event::tracepoint("raw_syscalls:sys_enter").expect("its id");
+        let mut counter = Counter::new(event).expect("a tracepoint");
+        programs.at_event(&mut counter, ProgramType::Tracepoint, &sends(by)).expect("attach");
+        let (mut told, mut last) = (0, 0);
+        let mut each = |message: perfuse::Message<'_>| {
+            let pid_tgid = u64::from_ne_bytes(message.data[..8].try_into().expect("a word"));
+            assert_eq!(pid_tgid >> 32, u64::from(std::process::id()), "{kind:?}");
+            assert_eq!(message.cpu.is_some(), kind == MapKind::PerfEventArray);
+            let time = message.time_ns.unwrap_or(0);
+            assert!(time >= last, "{kind:?}: in the order of time");
+            last = time;
+            told += 1;
+        };
+        // Read while they come.
+        for _ in 0..10 {
+            calls(50);
+            assert_eq!(messages.wait(second).expect("a poll"), Wait::Records, "{kind:?}");
+            messages.take(&mut each);
+        }
+        while messages.wait(Some(Duration::ZERO)).expect("a poll") == Wait::Records {
+            messages.take(&mut each);
+        }
+        // More than there is room for.
+        calls(20_000);
+        drop(counter);
+        messages.rest(&mut each);
+        assert_eq!(messages.rest(|_| {}), 0, "{kind:?}: each is handed out once");
+        match kind {
+            // The last that were lost are told with the next message, which does not come.
+            MapKind::PerfEventArray => assert!(told > 500 && told + messages.lost() <= 20_500, "{told}"),
+            // Linux never fills the last byte.
+            _ => assert_eq!(told, 500 + (1 << 16) / 16 - 1, "all that there was room for"),
+        }
+    }
+    let programs = Programs::new(&[MapSpec::new(MapKind::Hash, 4, 8, 1)]).expect("a map");
+    let error = programs.messages(0, 1).expect_err("it is for nothing of the kind");
+    assert!(error.to_string().contains("neither a perf event array nor a ring buffer"), "{error}");
+    Ok(())
+}
+
 fn a_refreshed_counter_stops_by_itself() -> Outcome {
     // Rule C48.
     let mut counter = faults()?.period(1).open().expect("page faults");
@@ -912,6 +987,7 @@ suite! {
         a_pmu_that_sysfs_describes,
         a_program_is_attached_to_a_counter,
         programs_of_ones_own_are_attached_and_read,
+        messages_of_programs_are_read,
         a_refreshed_counter_stops_by_itself,
         overflows_become_signals,
         overflows_trap_with_the_data_they_were_given,

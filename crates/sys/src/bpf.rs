@@ -3,7 +3,7 @@
 
 use crate::Errno;
 use std::ffi::CStr;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 const MAP_CREATE: libc::c_long = 0;
 const MAP_LOOKUP_ELEM: libc::c_long = 1;
@@ -326,6 +326,12 @@ impl Map {
         let mut arguments = Arguments([self.descriptor.as_raw_fd() as u32, 0, 0, 0]);
         // SAFETY: the arguments hold no pointers.
         unsafe { bpf(MAP_FREEZE, &mut arguments) }.map(|_| ())
+    }
+}
+
+impl AsFd for Map {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
     }
 }
 

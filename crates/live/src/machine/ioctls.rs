@@ -22,6 +22,7 @@ impl Machine {
             ioctl,
             Ioctl::Id | Ioctl::PauseOutput(_) | Ioctl::SetOutput(_) | Ioctl::QueryBpf(_) | Ioctl::SetBpf(_)
         );
+        let has_program = matches!(ioctl, Ioctl::SetBpf(_));
         if matches!(ioctl, Ioctl::Period(_)) {
             self.follow_limits();
         }
@@ -45,6 +46,9 @@ impl Machine {
         if changes {
             let tasks = self.engine.targets(event);
             self.look_again(tasks);
+        } else if has_program {
+            // It runs whether or not its event is on, and at the hits of all (rule K4).
+            self.look_again(vec![caller]);
         }
         answer
     }

@@ -58,6 +58,9 @@ impl Machine {
         if is_run {
             self.leave(task, place.0, place.1);
         }
+        if command == bpf::LINK_CREATE {
+            self.look_again(vec![task]);
+        }
         reply
     }
 

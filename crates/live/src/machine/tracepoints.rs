@@ -19,6 +19,8 @@ pub(super) struct Tracepoints {
     opened: BTreeMap<What, Vec<Arc<Tracepoint>>>,
     /// Tasks whose calls are told since, or no longer.
     changed: BTreeSet<TaskId>,
+    /// Whether programs run at calls: those of all tasks (rule K4).
+    run_programs: bool,
 }
 
 impl Tracepoints {
@@ -101,7 +103,14 @@ impl Machine {
     pub(super) fn note_calls(&mut self, task: TaskId, cpu: u32) {
         let of_calls = self.tracepoints.opened.range(..=What::ExitOf(u64::MAX));
         let mut ids = of_calls.flat_map(|(_, points)| points).map(|point| point.id);
-        let wanted = ids.any(|id| self.engine.listens(cpu, EventType::TRACEPOINT, id));
+        let runs_programs = ids.clone().any(|id| self.engine.runs_programs_at(id));
+        let wanted = runs_programs || ids.any(|id| self.engine.listens(cpu, EventType::TRACEPOINT, id));
+        if std::mem::replace(&mut self.tracepoints.run_programs, runs_programs) < runs_programs {
+            for (&other, known) in self.tasks.iter_mut().filter(|(_, known)| !known.tells_calls) {
+                known.tells_calls = true;
+                self.tracepoints.changed.insert(other);
+            }
+        }
         let Some(known) = self.tasks.get_mut(&task) else { return };
         if std::mem::replace(&mut known.tells_calls, wanted) != wanted {
             self.tracepoints.changed.insert(task);

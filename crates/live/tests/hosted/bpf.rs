@@ -30,6 +30,16 @@ impl Drop for Program {
 }
 
 fn compare(name: &str) -> Outcome {
+    let all = [
+        Sandbox::new(),
+        Sandbox::new().unprivileged(),
+        Sandbox::new().refusing_perf_event_open(libc::EPERM),
+        Sandbox::new().unprivileged().refusing_perf_event_open(libc::EPERM),
+    ];
+    compare_in(name, &all)
+}
+
+fn compare_in(name: &str, sandboxes: &[Sandbox]) -> Outcome {
     need::root()?;
     if !cfg!(target_arch = "x86_64") {
         return Err(Skip::needs("x86-64", "the programs name its registers"));
@@ -41,13 +51,7 @@ fn compare(name: &str) -> Outcome {
     let program = Program::new(name)?;
     let linux = Sandbox::new().command(&program.0).output().expect("the program runs");
     assert!(linux.status.success() && !linux.stdout.is_empty(), "on Linux: {linux:?}");
-    let sandboxes = [
-        Sandbox::new(),
-        Sandbox::new().unprivileged(),
-        Sandbox::new().refusing_perf_event_open(libc::EPERM),
-        Sandbox::new().unprivileged().refusing_perf_event_open(libc::EPERM),
-    ];
-    for sandbox in sandboxes {
+    for &sandbox in sandboxes {
         let ours = play(sandbox, "serve", &program.0.display().to_string());
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let (left, right) = (text(&linux.stdout), text(&ours.stdout));
@@ -76,6 +80,11 @@ pub(crate) fn programs_on_probes_and_their_memory_do_the_same() -> Outcome {
 
 pub(crate) fn programs_are_loaded_and_run_alike() -> Outcome {
     compare("loads")
+}
+
+pub(crate) fn programs_run_though_their_tracepoint_is_off() -> Outcome {
+    need::tracefs()?;
+    compare_in("off", &[Sandbox::new(), Sandbox::new().refusing_perf_event_open(libc::EPERM)])
 }
 
 /// Each line is an answer of Linux; that the last one comes is what matters.

@@ -190,6 +190,7 @@ macro_rules! scenarios {
                             bpf::programs_on_overflows_do_the_same,
                             bpf::programs_on_probes_and_their_memory_do_the_same,
                             bpf::programs_are_loaded_and_run_alike,
+                            bpf::programs_run_though_their_tracepoint_is_off,
                             bpf::drawn_calls_of_bpf_are_answered_alike,
                             bpf::hostile_programs_are_stopped,
                             narrow::a_narrow_program,

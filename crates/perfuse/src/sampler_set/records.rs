@@ -28,6 +28,12 @@ pub(super) struct Order {
     early: Vec<Early>,
 }
 
+impl Order {
+    pub(super) fn has_early(&self) -> bool {
+        !self.early.is_empty()
+    }
+}
+
 /// A record that was taken out of its ring and has to wait.
 #[derive(Debug)]
 struct Early {

@@ -358,6 +358,18 @@ impl CallSet {
             CallSet::Not(numbers) => Some(list(numbers, "!=", " && ")),
         }
     }
+
+    /// The same for `raw_syscalls:sys_exit`, where the return from a signal's handler has no number: it has brought back the registers
+    /// of before.
+    pub fn filter_of_exits(&self, calls: &Calls) -> Option<String> {
+        let returns = calls.number("rt_sigreturn").is_some_and(|number| self.has(number));
+        let filter = self.filter()?;
+        Some(match self {
+            CallSet::Only(_) if returns => format!("{filter} || id == -1"),
+            CallSet::Not(_) if !returns => format!("{filter} && id != -1"),
+            _ => filter,
+        })
+    }
 }
 
 #[cfg(test)]
@@ -430,6 +442,10 @@ mod tests {
         assert_eq!(set("!futex").filter().as_deref(), Some("id != 202"));
         assert_eq!(set("read,close").filter().as_deref(), Some("id == 0 || id == 3"));
         assert_eq!(set("all").filter(), None);
+        let of_exits = |list| set(list).filter_of_exits(Calls::of(Arch::X86_64));
+        assert_eq!(of_exits("rt_sigreturn").as_deref(), Some("id == 15 || id == -1"));
+        assert_eq!(of_exits("!rt_sigreturn").as_deref(), Some("id != 15 && id != -1"));
+        assert_eq!(of_exits("!futex").as_deref(), Some("id != 202"));
         assert!(set("%file").and(set("!openat")).has(2) && !set("%file").and(set("!openat")).has(257));
         assert_eq!(set("?nosuch,read"), set("read"));
         // Each call is in one of the two parts of a set.
