@@ -5,7 +5,7 @@ use super::text;
 use super::tree::Drawing;
 use super::{Args, Plan, Shown, Style};
 use crate::exit::Result;
-use crate::term::foreign::{field, foreign, left, right};
+use crate::term::foreign::{field, right};
 use crate::term::lines::{Lines, Paint};
 use perfuse_profile::{Column, Hierarchy, JoinedRow, Key, Node, View};
 use std::fmt::Write as _;
@@ -83,7 +83,7 @@ pub(super) fn print(
     let whole = shown.whole_of(plan.rank).max(1);
     let percent = |node: &Node<'_>| plan.rank(&node.sums[0]) as f64 * 100.0 / whole as f64;
     let is_enough = |child: &&usize| percent(&tree.nodes[**child]) >= args.percent_limit;
-    let top = tree.nodes[0].children.iter().rev();
+    let top = tree.top.iter().rev();
     let mut open: Vec<(usize, usize)> = top.map(|&node| (node, 0)).collect();
     while let Some((index, depth)) = open.pop() {
         let node = &tree.nodes[index];
@@ -103,12 +103,12 @@ pub(super) fn print(
             line.push_str(&" ".repeat(indent));
         }
         let keys = levels.get(depth).map_or(&[][..], |keys| keys);
-        for (text, &key) in node.texts.iter().zip(keys) {
-            let text = text.trim_start();
-            let _ = match separator {
-                Some(separator) => write!(line, "{separator}{}", field(text, separator)),
-                None => write!(line, "  {}", left(&foreign(text), width_of(Column::Key(key)).whole)),
-            };
+        let (member, entry) = node.first;
+        for &key in keys {
+            let (column, mut text) = (Column::Key(key), String::new());
+            let width = width_of(column);
+            text::cell(&mut text, entry, column, width, &all[member], paint, separator, false);
+            let _ = write!(line, "{}{}", separator.unwrap_or("  "), text.trim_start());
         }
         if separator.is_none() {
             line.truncate(line.trim_end().len());
@@ -129,7 +129,6 @@ pub(super) fn print(
     if !args.quiet {
         writeln!(lines.out, "\n")?;
     }
-    let top = &tree.nodes[0].children;
-    super::tell_few(lines.out, args, top.iter().filter(is_enough).count(), top.len())?;
+    super::tell_few(lines.out, args, tree.top.iter().filter(is_enough).count(), tree.top.len())?;
     super::tell_none_left(lines.out, args, &all.iter().collect::<Vec<_>>())
 }
