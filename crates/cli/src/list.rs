@@ -2,9 +2,8 @@
 //! for this user.
 //!
 //! The libraries ask the machine (`perfuse::catalogue`, and `perfuse_stat::metrics` for metrics); [`text`], [`json`] and
-//! [`browse`] show.
+//! [`perfuse_tui::browse_events`] show.
 
-mod browse;
 mod json;
 mod text;
 
@@ -101,7 +100,8 @@ pub(crate) fn run(args: &Args) -> Result {
         args.json || args.perf_json || args.output.is_some() || args.raw_dump || args.plain || args.verbose;
     if on_terminal && !chosen_format && args.words.is_empty() {
         let all = catalogue(&kernel, &machine, depth, &|_| true);
-        return browse::run(&kernel, &machine, all);
+        perfuse_tui::browse_events(&kernel, &machine, all)?;
+        return Ok(ExitCode::SUCCESS);
     }
     let mut all = match args.raw_dump {
         true => catalogue_of_names(&machine, &|kind| wanted.takes_kind(kind)),

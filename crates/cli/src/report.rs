@@ -21,13 +21,12 @@ use crate::recording::stacks;
 use crate::recording::{self, FilterArgs, Input, SymbolFiles};
 use crate::term::number::grouped;
 use crate::term::out::say;
-use groups::Group;
 use options::{List, Numbers, Plan, Recorded, Style, list_of_names, numbers};
 use perfuse_abi::SampleType;
 use perfuse_data::describe;
 use perfuse_data::feature::{Feature, FeatureId};
 use perfuse_data::replay::{Formats, Lost, Replay};
-use perfuse_data::{Event, PerfData};
+use perfuse_data::{Event, EventGroup, Grouping, PerfData};
 use perfuse_html::Page;
 use perfuse_profile::{
     Admitted, Column, Entry, Frames, KeptProfile, Key, LocalSymbols, Lookup, Mode, NameTest, Names, Origin,
@@ -222,7 +221,7 @@ impl Args {
 struct Read {
     events: Vec<Event>,
     /// Events that are shown together, each by its first and how many there are.
-    groups: Vec<Group>,
+    groups: Vec<EventGroup>,
     names: Vec<String>,
     profile: Profile,
     frames: Frames,
@@ -333,7 +332,7 @@ fn print(out: &mut impl Write, args: &Args) -> Result<()> {
     }
     let mut is_empty = true;
     for group in &read.groups {
-        let members = group.first..group.first + group.members;
+        let members = group.members();
         if !members.clone().any(|index| read.samples_of(index) > 0) {
             continue;
         }
@@ -502,7 +501,12 @@ fn read_watched(args: &Args, watch: &mut impl Watch) -> Result<(Read, Plan)> {
     let ends = reading.unwinder().into_iter().flat_map(Unwinder::ends).collect();
     let (mut data, session) = replay.into_parts();
     let events: Vec<Event> = data.events().iter().cloned().collect();
-    let groups = groups::of(&mut data, events.len(), args);
+    let grouping = match (args.no_group, args.group) {
+        (true, _) => Grouping::Apart,
+        (false, true) => Grouping::Together,
+        (false, false) => Grouping::Recorded,
+    };
+    let groups = EventGroup::of(&mut data, grouping, groups::MOST);
     let names = events.iter().map(Event::display_name).collect();
     let origin = Origin::read(&mut data);
     let profile = reading.finish(&session);
@@ -682,8 +686,7 @@ impl<'s> Shown<'s> {
         view.sort(&mut all, &plan.sort, trees);
         let event = &read.events[index];
         // An event may be recorded without what others have: -e instructions/call-graph=no/.
-        let chains = SampleType::CALLCHAIN | SampleType::STACK_USER | SampleType::BRANCH_STACK;
-        let has_chains = event.attr.sample_type.intersects(chains);
+        let has_chains = event.attr.sample_type.contains(SampleType::CALLCHAIN);
         let trees = trees.filter(|_| has_chains).map(|_| tree::trees(plan, whole, view));
         let mut shown = Shown { name, event, samples, whole, latency, view, trees, entries: Vec::new(), all };
         let of = shown.whole_of(plan.rank).max(1) as f64;

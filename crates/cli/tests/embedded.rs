@@ -373,7 +373,7 @@ fn a_thread_that_execs_is_followed() -> Outcome {
     let told = String::from_utf8_lossy(&script.expect("the program starts").stdout).into_owned();
     let of_shell: Vec<&str> = told.lines().filter_map(|line| line.trim().strip_prefix("sh ")).collect();
     let is_leader = |line: &&str| line.trim().split_once('/').is_some_and(|(pid, tid)| pid == tid);
-    assert!(!of_shell.is_empty() && of_shell.iter().all(|line| is_leader(&line)), "{told}");
+    assert!(!of_shell.is_empty() && of_shell.iter().all(is_leader), "{told}");
     Ok(())
 }
 

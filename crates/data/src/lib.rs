@@ -25,6 +25,7 @@ mod events;
 pub mod feature;
 #[cfg(unix)]
 mod fresh;
+mod groups;
 mod header;
 mod input;
 mod layout;
@@ -52,6 +53,7 @@ pub use error::{Error, Location, Problem};
 pub use events::{Event, Events};
 #[cfg(unix)]
 pub use fresh::{FreshFileError, fresh_file};
+pub use groups::{EventGroup, Grouping};
 pub use header::{FeatureSet, FileHeader, FileSection};
 pub use layout::{AttrBytes, Str};
 pub use options::ReadOptions;

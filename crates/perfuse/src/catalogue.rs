@@ -107,6 +107,18 @@ pub struct Entry {
     pub works: Works,
 }
 
+impl Entry {
+    /// The event as attrs have it: `type 4, config 0x3c`.
+    pub fn encoding_text(&self) -> Option<String> {
+        let (type_, words) = self.encoding.as_ref()?;
+        let names = ["config", "config1", "config2", "config3", "config4"];
+        let words = words.iter().zip(names).enumerate();
+        let words = words.filter(|(index, (word, _))| *index == 0 || **word != 0);
+        let words: Vec<_> = words.map(|(_, (word, name))| format!("{name} {word:#x}")).collect();
+        Some(format!("type {type_}, {}", words.join(", ")))
+    }
+}
+
 /// The events, and the kinds that cannot be listed.
 #[derive(Debug, Default)]
 pub struct Listing {

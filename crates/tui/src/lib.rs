@@ -4,11 +4,12 @@
 //!
 //! [`watch`] turns a recording that goes on into [`Window`]s. A [`Subject`] is a profile as the pages show it, [`State`] the
 //! place where somebody is in it: it takes keys and draws into a buffer of cells, and knows no terminal. [`browse`] and
-//! [`follow`] are the loops around it.
+//! [`follow`] are the loops around it. [`browse_events`] is another screen: the events of the machine.
 #![forbid(unsafe_code)]
 
 mod choose;
 mod code;
+mod events;
 mod find;
 mod format;
 mod keys;
@@ -26,6 +27,7 @@ mod time;
 mod tree;
 
 pub use code::CodeOf;
+pub use events::browse_events;
 pub use format::Shown;
 pub use live::{Next, Window, Windows, watch};
 pub use looks::{Colours, Looks};

@@ -131,22 +131,12 @@ fn line(out: &mut dyn Write, glyphs: &Glyphs, entry: &Entry, with_sign: bool) ->
     wrapped(out, &glyphs.text(&about.join("; ")), to)
 }
 
-/// How an event is encoded.
-pub(super) fn encoding(entry: &Entry) -> Option<String> {
-    let (type_, words) = entry.encoding.as_ref()?;
-    let names = ["config", "config1", "config2", "config3", "config4"];
-    let words = words.iter().zip(names).enumerate();
-    let words = words.filter(|(index, (word, _))| *index == 0 || **word != 0);
-    let words: Vec<_> = words.map(|(_, (word, name))| format!("{name} {word:#x}")).collect();
-    Some(format!("type {type_}, {}", words.join(", ")))
-}
-
 fn details(out: &mut dyn Write, entry: &Entry) -> io::Result<()> {
     let dim = Style::new().dimmed();
     if !entry.terms.is_empty() {
         writeln!(out, "       {dim}{}{dim:#}", entry.terms)?;
     }
-    if let Some(encoding) = encoding(entry) {
+    if let Some(encoding) = entry.encoding_text() {
         writeln!(out, "       {dim}{encoding}{dim:#}")?;
     }
     if entry.kind == Kind::Tracepoint {

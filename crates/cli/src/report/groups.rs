@@ -4,70 +4,16 @@ use super::text::{self, Width};
 use super::tree::Drawing;
 use super::{Args, Plan, Shown, Style};
 use crate::exit::Result;
-use crate::recording;
 use crate::term::foreign::{field, foreign, left, right};
 use crate::term::lines::{Lines, Paint};
-use perfuse_data::PerfData;
-use perfuse_data::feature::{Feature, FeatureId};
+use perfuse_data::EventGroup;
 use perfuse_profile::{Column, Entry, JoinedRow, join};
 use std::fmt::Write as _;
 use std::io::Write;
 
-/// Events that are shown together.
-#[derive(Clone, Debug)]
-pub(super) struct Group {
-    /// Its name in the recording; none for events that were recorded apart.
-    name: Option<String>,
-    pub(super) first: usize,
-    pub(super) members: usize,
-    /// The members of the whole group, where that has more than a table.
-    whole: Option<usize>,
-}
-
 /// A table has a column for each event, and no more than these: one of any number of events and places would have a cell for each pair
 /// of them.
-const MOST: usize = 128;
-
-/// The groups of a recording, with each event in one: those it was recorded with, unless asked otherwise.
-pub(super) fn of(data: &mut PerfData<'_>, events: usize, args: &Args) -> Vec<Group> {
-    let mut recorded: Vec<Group> = Vec::new();
-    if !args.no_group {
-        if let Some(Feature::GroupDesc(list)) = recording::feature(data, FeatureId::GROUP_DESC) {
-            let named = |name: String| match name.as_str() {
-                "" | "{anon_group}" => Some("anon group".to_owned()),
-                _ => Some(name),
-            };
-            recorded.extend(list.iter().map(|group| Group {
-                name: named(group.name.to_string()),
-                first: group.leader as usize,
-                members: group.members as usize,
-                whole: None,
-            }));
-        }
-        recorded.retain(|group| group.members > 1);
-        if recorded.is_empty() && args.group && events > 1 {
-            recorded.push(Group { name: None, first: 0, members: events, whole: None });
-        }
-    }
-    // The first group counts that an event leads.
-    recorded.sort_by_key(|group| group.first);
-    recorded.dedup_by_key(|group| group.first);
-    let (mut groups, mut next) = (Vec::new(), 0);
-    while next < events {
-        let found = recorded.binary_search_by_key(&next, |group| group.first).ok();
-        let group = found.map(|at| &recorded[at]);
-        let members = group.map_or(1, |group| group.members.min(events - next));
-        let name = group.and_then(|group| group.name.clone());
-        let whole = (members > MOST).then_some(members);
-        let end = next + members;
-        while next < end {
-            let members = MOST.min(end - next);
-            groups.push(Group { name: name.clone(), first: next, members, whole });
-            next += members;
-        }
-    }
-    groups
-}
+pub(super) const MOST: usize = 128;
 
 /// Writes the lines above the table of a group.
 pub(super) fn head(
@@ -75,7 +21,7 @@ pub(super) fn head(
     args: &Args,
     plan: &Plan,
     all: &[Shown<'_>],
-    group: &Group,
+    group: &EventGroup,
 ) -> Result<()> {
     if args.quiet {
         return Ok(());
@@ -89,8 +35,8 @@ pub(super) fn head(
         (None, _) => format!("events '{names}'"),
         (Some(name), _) => format!("events '{} {{ {names} }}'", foreign(name)),
     };
-    if let Some(whole) = group.whole {
-        let (first, last) = (group.first + 1, group.first + group.members);
+    if let Some(whole) = group.part_of {
+        let (first, last) = (group.first + 1, group.members().end);
         writeln!(out, "# Events {first} to {last}: their group has {whole}, and a table {MOST} at most")?;
     }
     text::what(out, args, plan, &of, (samples, whole))
@@ -104,14 +50,14 @@ pub(super) fn widths(
     titles: &[String],
     all: &[Shown<'_>],
 ) -> Vec<Width> {
-    let of_each: Vec<Vec<Width>> =
-        all.iter().map(|shown| text::widths(args, plan, columns, titles, shown)).collect();
-    let widest = |index: usize| {
-        let told = of_each.iter().map(|widths| widths[index].told).max().unwrap_or(0);
-        let whole = of_each.iter().map(|widths| widths[index].whole).max().unwrap_or(0);
-        Width { told, whole }
-    };
-    (0..columns.len()).map(widest).collect()
+    let mut widest = vec![Width::default(); columns.len()];
+    for widths in all.iter().map(|shown| text::widths(args, plan, columns, titles, shown)) {
+        for (widest, width) in widest.iter_mut().zip(widths) {
+            let (told, whole) = (widest.told.max(width.told), widest.whole.max(width.whole));
+            *widest = Width { told, whole };
+        }
+    }
+    widest
 }
 
 /// Writes a number of each event.
@@ -137,7 +83,7 @@ pub(super) fn print(
     args: &Args,
     plan: &Plan,
     all: &[Shown<'_>],
-    group: &Group,
+    group: &EventGroup,
 ) -> Result<()> {
     let elided = text::elided(args, plan);
     let columns: Vec<Column> =

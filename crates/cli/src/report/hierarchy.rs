@@ -1,12 +1,13 @@
 //! A report in which each key stands under the one before, with the sums of what is under it.
 
-use super::groups::{self, Group};
+use super::groups;
 use super::text;
 use super::tree::Drawing;
 use super::{Args, Plan, Shown, Style};
 use crate::exit::Result;
 use crate::term::foreign::{field, right};
 use crate::term::lines::{Lines, Paint};
+use perfuse_data::EventGroup;
 use perfuse_profile::{Column, Hierarchy, JoinedRow, Key, Node, View};
 use std::fmt::Write as _;
 use std::io::Write;
@@ -20,7 +21,7 @@ pub(super) fn print(
     args: &Args,
     plan: &Plan,
     all: &[Shown<'_>],
-    group: &Group,
+    group: &EventGroup,
 ) -> Result<()> {
     let (shown, levels) = (&all[0], &plan.levels);
     let numbers: Vec<Column> = plan.columns.iter().copied().filter(|column| column.key().is_none()).collect();
@@ -83,8 +84,7 @@ pub(super) fn print(
     let whole = shown.whole_of(plan.rank).max(1);
     let percent = |node: &Node<'_>| plan.rank(&node.sums[0]) as f64 * 100.0 / whole as f64;
     let is_enough = |child: &&usize| percent(&tree.nodes[**child]) >= args.percent_limit;
-    let top = tree.top.iter().rev();
-    let mut open: Vec<(usize, usize)> = top.map(|&node| (node, 0)).collect();
+    let mut open: Vec<(usize, usize)> = tree.top.iter().rev().map(|&node| (node, 0)).collect();
     while let Some((index, depth)) = open.pop() {
         let node = &tree.nodes[index];
         if percent(node) < args.percent_limit {
@@ -102,9 +102,8 @@ pub(super) fn print(
         if separator.is_none() {
             line.push_str(&" ".repeat(indent));
         }
-        let keys = levels.get(depth).map_or(&[][..], |keys| keys);
         let (member, entry) = node.first;
-        for &key in keys {
+        for &key in &levels[depth] {
             let (column, mut text) = (Column::Key(key), String::new());
             let width = width_of(column);
             text::cell(&mut text, entry, column, width, &all[member], paint, separator, false);

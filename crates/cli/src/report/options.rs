@@ -271,18 +271,13 @@ impl Plan {
             .unwrap_or_default();
         let is_strict = args.fields.as_ref().is_some_and(|list| !list.adds);
         let order_names = sort_names.as_ref().unwrap_or(&default_names).join(",");
-        let is_joined = |name: &String| args.sort.as_ref().is_some_and(|list| list.joined.contains(name));
-        let mut joined = Vec::new();
-        let mut sort_columns = |names: Vec<String>| -> Result<Vec<Column>> {
-            let mut all = Vec::new();
-            for name in &names {
-                let columns = columns_of(std::slice::from_ref(name))?;
-                joined.extend(columns.iter().filter(|_| is_joined(name)));
-                all.extend(columns);
-            }
-            Ok(all)
-        };
-        let sort = sort_names.map(&mut sort_columns).transpose()?;
+        let braced = args.sort.as_ref().map_or(&[][..], |list| &list.joined);
+        let (mut joined, mut sort) = (Vec::new(), None);
+        for name in sort_names.iter().flatten() {
+            let columns = columns_of(std::slice::from_ref(name))?;
+            joined.extend(columns.iter().filter(|_| braced.contains(name)));
+            sort.get_or_insert_with(Vec::new).extend(columns);
+        }
         let (mut columns, mut order) = match (is_strict, sort) {
             (true, sort) => (fields, sort.unwrap_or_default()),
             (false, sort) => {

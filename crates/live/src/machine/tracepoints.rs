@@ -105,7 +105,8 @@ impl Machine {
         let mut ids = of_calls.flat_map(|(_, points)| points).map(|point| point.id);
         let runs_programs = ids.clone().any(|id| self.engine.runs_programs_at(id));
         let wanted = runs_programs || ids.any(|id| self.engine.listens(cpu, EventType::TRACEPOINT, id));
-        if std::mem::replace(&mut self.tracepoints.run_programs, runs_programs) < runs_programs {
+        let ran_programs = std::mem::replace(&mut self.tracepoints.run_programs, runs_programs);
+        if runs_programs && !ran_programs {
             for (&other, known) in self.tasks.iter_mut().filter(|(_, known)| !known.tells_calls) {
                 known.tells_calls = true;
                 self.tracepoints.changed.insert(other);

@@ -372,6 +372,7 @@ impl Frames {
             missing: Vec::new(),
             files: Vec::new(),
             rows: RowsByEvent::default(),
+            full_paths: false,
         }
     }
 }

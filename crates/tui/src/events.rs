@@ -1,42 +1,44 @@
-//! The interactive list: type to search, look at an event, watch it happen, copy its name.
+//! The list of events: type to search, look at an event, watch it happen, copy its name.
 //!
 //! The screen follows from [`State`] alone; the loop around it reads keys and the clock. Names and descriptions are those of
 //! others (tracepoints of modules, tables of events), and are shown as [`foreign`] text.
 
-use super::text::encoding;
-use crate::exit::Result;
-use crate::term::foreign::{foreign, left};
 use perfuse::Perf;
 use perfuse::catalogue::{Entry, Kind, Listing, Rate, Wanted, Works, fields};
 use perfuse_events::Machine;
 use perfuse_term::clipboard;
+use perfuse_term::foreign::{foreign, left};
+use perfuse_term::number::per;
 use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, List, ListItem, ListState, Paragraph, Wrap};
-use std::io::Write;
-use std::process::ExitCode;
+use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 /// How long an event must stay selected before it is counted, and how often it is read.
 const SETTLE: Duration = Duration::from_millis(250);
 const READ: Duration = Duration::from_millis(500);
 
-/// Shows the list until the user has seen enough.
-pub(super) fn run(kernel: &Perf, machine: &Machine, all: Listing) -> Result {
+/// Shows a list of events until the user has seen enough. Who stays at an event sees how often it happens on that kernel, on all cpus.
+///
+/// # Errors
+///
+/// Those of the terminal.
+pub fn browse_events(kernel: &Perf, machine: &Machine, all: Listing) -> io::Result<()> {
     let mut terminal = ratatui::try_init()?;
     let outcome = browse(&mut terminal, (kernel, machine), State::new(all));
     ratatui::try_restore()?;
-    outcome.map(|()| ExitCode::SUCCESS)
+    outcome
 }
 
 fn browse(
     terminal: &mut ratatui::DefaultTerminal,
     (kernel, machine): (&Perf, &Machine),
     mut state: State,
-) -> Result<()> {
+) -> io::Result<()> {
     let mut since = Instant::now();
     let mut read_at = Instant::now();
     loop {
@@ -48,7 +50,7 @@ fn browse(
                 match state.key(key) {
                     Deed::Nothing => {}
                     Deed::Copy(name) => {
-                        let mut out = std::io::stdout();
+                        let mut out = io::stdout();
                         out.write_all(clipboard(&name).as_bytes())?;
                         out.flush()?;
                     }
@@ -92,7 +94,7 @@ struct State {
     /// Of those found.
     selected: Option<usize>,
     copied: Option<String>,
-    live: Option<std::result::Result<Rate, String>>,
+    live: Option<Result<Rate, String>>,
     /// Rows of the list, as last drawn.
     page: usize,
 }
@@ -222,13 +224,13 @@ impl State {
                 (None, _) => String::new(),
                 (Some(Ok(live)), _) => match live.per_second {
                     None => "counting ...".to_owned(),
-                    Some(rate) => format!("{} on all cpus", crate::term::number::per(rate, "/s")),
+                    Some(rate) => format!("{} on all cpus", per(rate, "/s")),
                 },
                 (Some(Err(why)), _) => why.clone(),
             },
         );
         add("terms", entry.terms.clone());
-        add("encoding", encoding(entry).unwrap_or_default());
+        add("encoding", entry.encoding_text().unwrap_or_default());
         if entry.kind == Kind::Tracepoint {
             let fields: Vec<_> = fields(&entry.name).into_iter().map(|(name, _)| name).collect();
             add("fields", fields.join(", "));
