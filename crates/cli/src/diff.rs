@@ -132,8 +132,11 @@ impl ClassicArgs {
 }
 
 fn key(text: &str) -> std::result::Result<Key, String> {
-    Key::named(text)
-        .ok_or_else(|| format!("'{text}' is no key; comm, dso, symbol, srcline, cpu and others are"))
+    let key = Key::named(text).ok_or("is no key; comm, dso, symbol, srcline, cpu and others are");
+    let key = key.and_then(|key| {
+        if key.is_of_branch() { Err("is of branches, and samples are compared") } else { Ok(key) }
+    });
+    key.map_err(|why| format!("'{text}' {why}"))
 }
 
 /// The recording before the last one, as record leaves it.
@@ -214,11 +217,14 @@ fn read(args: &Args, input: PathBuf, symbols: &LocalSymbols) -> Result<Read> {
     let mut plan = Plan::new(args.keys());
     plan.chains = false;
     plan.code = Some(symbols.symbolizer().clone());
-    let (mut profile, symbols, passed) = recording::profile(&input, plan, symbols.clone(), &args.filter)?;
+    let by_line = plan.keys.iter().any(|key| matches!(key, Key::Srcline | Key::Srcfile));
+    let by_address = plan.keys.iter().any(|key| key.is_of_address());
+    let symbols = symbols.clone().with_debug_info(false, by_line);
+    let (mut profile, symbols, passed) = recording::profile(&input, plan, symbols, &args.filter)?;
     let frames = |profile: &Profile| {
         let names = Names::new(profile, &symbols).mangled(args.no_demangle);
         names.look_up_all();
-        Frames::new(&names, false)
+        Frames::new(&names, by_address)
     };
     if !args.functions.admits_all() {
         let all = frames(&profile);
@@ -235,23 +241,25 @@ fn read(args: &Args, input: PathBuf, symbols: &LocalSymbols) -> Result<Read> {
 /// The events that both have, as their numbers in each.
 fn pairs(args: &Args, before: &Read, after: &Read) -> Result<Vec<(usize, usize)>> {
     let has_samples = |read: &Read, at: usize| read.profile.event(at).samples > 0;
-    let is_wanted = |name: &str| args.event.as_deref().is_none_or(|wanted| wanted == name);
-    let mut pairs = Vec::new();
-    for (new, name) in after.events.iter().enumerate().filter(|(_, name)| is_wanted(name)) {
-        let old = before.events.iter().position(|other| other == name);
-        pairs.extend(
-            old.filter(|&old| has_samples(before, old) || has_samples(after, new)).map(|old| (old, new)),
-        );
-    }
+    let is_wanted = |&(old, new): &(usize, usize)| {
+        args.event.as_ref().is_none_or(|name| [&before.events[old], &after.events[new]].contains(&name))
+            && (has_samples(before, old) || has_samples(after, new))
+    };
+    let mut pairs = perfuse_diff::pairs(&before.events, &after.events);
+    pairs.retain(is_wanted);
+    let names = |read: &Read| match read.events.is_empty() {
+        true => "no samples".to_owned(),
+        false => read.events.join(", "),
+    };
     match pairs.is_empty() {
         false => Ok(pairs),
         true => Err(Failure::new(format_args!(
             "no event{} with samples is in both recordings\n{} has {}, {} has {}",
             args.event.as_ref().map_or(String::new(), |name| format!(" '{name}'")),
             before.name,
-            before.events.join(", "),
+            names(before),
             after.name,
-            after.events.join(", ")
+            names(after)
         ))),
     }
 }

@@ -16,7 +16,7 @@ use perfuse_data::feature::{Feature, FeatureId};
 use perfuse_data::replay::{CpuRanges, Filter, Formats, Replay, Step, TimeSpans, sample_span};
 use perfuse_data::{PerfData, Problem, ReadOptions};
 use perfuse_export::{Begun, ImportFormat, import_or_begun};
-use perfuse_profile::{Admitted, LocalSymbols, Plan, Profile, Reading};
+use perfuse_profile::{Admitted, LocalSymbols, Lookup, Plan, Profile, Reading, TracepointTexts};
 use perfuse_symbols::SymbolOptions;
 use perfuse_trace::{Expr, ExprError};
 use perfuse_unwind::Unwinder;
@@ -331,7 +331,9 @@ pub(crate) fn profile(
     plan.tasks.pids.clone_from(&filter.pid);
     plan.tasks.tids.clone_from(&filter.tid);
     let unwinder = Unwinder::new(symbols.symbolizer().clone(), &describe::machine(&mut data));
-    let mut reading = Reading::new(plan).unwinding(unwinder);
+    let texts = TracepointTexts::new(&plan.keys, &[], false);
+    let lookup = Lookup::new(symbols.clone(), true);
+    let mut reading = Reading::new(plan).with_texts(texts, lookup).unwinding(unwinder);
     let mut passed = Passed::default();
     let replay = replay(Replay::new(data), |step| {
         progress.at(step.entry.location.offset);

@@ -4,8 +4,8 @@
 
 use perfuse_data::PerfData;
 use perfuse_events::abi::record::{CallchainContext, CpuMode, Record};
-use perfuse_testkit::tiny::{ENTRY, ENTRY_OFFSET, Tiny};
-use perfuse_testkit::{Container, Outcome, Sandbox, need, suite, wait};
+use perfuse_testkit::tiny::{ENTRY, ENTRY_OFFSET, LOOPS_AT, LOOPS_OUTSIDE, LOOPS_ROUND, Tiny};
+use perfuse_testkit::{Container, Outcome, Sandbox, Skip, need, suite, wait};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
@@ -28,6 +28,7 @@ suite! {
         hundreds_of_threads_and_processes_are_followed,
         births_that_weigh_on_counts_are_told,
         a_thread_that_execs_is_followed,
+        each_run_of_a_short_program_is_counted_whole,
         who_is_measured_outlives_a_killed_perfuse,
         traps_are_taken_back_from_who_outlives_it,
         a_killed_perfuse_harms_nobody,
@@ -374,6 +375,30 @@ fn a_thread_that_execs_is_followed() -> Outcome {
     let of_shell: Vec<&str> = told.lines().filter_map(|line| line.trim().strip_prefix("sh ")).collect();
     let is_leader = |line: &&str| line.trim().split_once('/').is_some_and(|(pid, tid)| pid == tid);
     assert!(!of_shell.is_empty() && of_shell.iter().all(is_leader), "{told}");
+    Ok(())
+}
+
+/// A program that is over before anybody looks at it is stepped, and watched, from its first instruction on, each time.
+fn each_run_of_a_short_program_is_counted_whole() -> Outcome {
+    let tiny = Tiny::loops(10);
+    let path = tiny.path().to_string_lossy().into_owned();
+    let (steps, watched) = ("step/instructions/u".to_owned(), format!("mem:{:#x}:x", ENTRY + LOOPS_AT));
+    let shell = ["sh", "-c", &format!("{path}; {path}; {path}")];
+    let alone = [path.as_str()];
+    for round in 0..20 {
+        for (event, command, count) in [
+            (&steps, &alone[..], LOOPS_OUTSIDE + 10 * LOOPS_ROUND),
+            (&watched, &alone, 10),
+            (&watched, &shell, 30),
+        ] {
+            let output = behind_a_filter(&[&["stat", "-x,", "-e", event], command].concat());
+            let said = errors(&output);
+            if event == &watched && said.contains("<not supported>") {
+                return Err(Skip::needs("debug registers", said));
+            }
+            assert_eq!(value(&said, event), count as f64, "round {round}, {command:?}: {said}");
+        }
+    }
     Ok(())
 }
 

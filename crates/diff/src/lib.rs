@@ -4,6 +4,7 @@
 mod classic;
 mod compute;
 mod export;
+mod pairs;
 mod proportions;
 mod sampled;
 mod text;
@@ -12,6 +13,7 @@ mod weights;
 pub use classic::Classic;
 pub use compute::{Compute, Computed, compute};
 pub use export::{Named, json, markdown};
+pub use pairs::pairs;
 pub use perfuse_stat::compare::Estimate;
 pub use sampled::{Rounds, RoundsPlan, SampleError, sample_rounds};
 pub use text::{Looks, is_time, text};

@@ -396,11 +396,11 @@ impl Supervisor {
         let pid = tracee.pid;
         (tracee.stopped, tracee.resumed_at) = (false, proc::now_ns());
         let how = tracee.restarted.as_ref().map_or(how, |restarted| restarted.stride(how));
+        // It is asked to stop before it goes on, or a short program is over by then. One that is about to end comes nowhere.
+        let _ = tracee.interrupt(tid);
         let _ = ptrace::resume(tid, how);
-        // One that is about to end comes nowhere.
-        for (other, tracee) in
-            self.tracees.iter_mut().filter(|(_, tracee)| tracee.pid == pid && !tracee.stopped)
-        {
+        let others = self.tracees.iter_mut().filter(|(other, tracee)| tracee.pid == pid && **other != tid);
+        for (other, tracee) in others.filter(|(_, tracee)| !tracee.stopped) {
             let _ = tracee.interrupt(*other);
         }
     }

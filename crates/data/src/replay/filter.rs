@@ -149,6 +149,10 @@ impl TimeSpans {
         else {
             return Err(NoTimes);
         };
+        // perf leaves zeros where it does not look at samples when it records.
+        if times.last_ns == 0 {
+            return Err(NoTimes);
+        }
         self.settle_in((times.first_ns, times.last_ns));
         Ok(())
     }
