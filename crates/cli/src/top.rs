@@ -32,12 +32,8 @@ const ROWS: usize = 20;
     after_help = "Examples:\n  perfuse top                            the whole system\n  perfuse top -g -p 1234                 a process, with callers\n  perfuse top --stdio -n 3 -- ./prog     three tables of a command\n  perfuse top --json -d 10 -p 1234 | jq .events[0].entries[0]\n\nA command has nothing to read, and its output goes nowhere. The exit status is the command's, if it ends by itself."
 )]
 pub(crate) struct Args {
-    /// Events to sample, as perf names them
-    #[arg(short, long, value_name = "LIST")]
-    event: Vec<String>,
-    /// Only hits of the tracepoints of the -e before it that match, such as prev_pid > 7
-    #[arg(long, value_name = "EXPRESSION")]
-    filter: Option<String>,
+    #[command(flatten)]
+    selection: record::Selection,
     /// Samples a second; max: as many as the kernel allows
     #[arg(short = 'F', long, value_name = "HZ", conflicts_with = "count")]
     freq: Option<String>,
@@ -65,9 +61,6 @@ pub(crate) struct Args {
     /// All that runs on these cpus
     #[arg(short = 'C', long, value_name = "CPUS")]
     cpu: Option<String>,
-    /// The tasks of this cgroup
-    #[arg(short = 'G', long, value_name = "CGROUP")]
-    cgroup: Option<String>,
     /// Without the threads and processes that these start
     #[arg(short = 'i', long)]
     no_inherit: bool,
@@ -180,9 +173,8 @@ impl Args {
     fn words(&self) -> Vec<OsString> {
         let mut words: Vec<OsString> = ["perfuse", "record"].map(OsString::from).to_vec();
         let kernel = self.kernel.as_ref().map(|kernel| kernel.word().to_string_lossy().into_owned());
-        let event = self.event.iter().map(|list| ("--event", Some(list)));
-        let others = [
-            ("--filter", self.filter.as_ref()),
+        words.extend(self.selection.words());
+        for (name, value) in [
             ("--freq", self.freq.as_ref()),
             ("--count", self.count.as_ref()),
             ("--call-graph", self.call_graph.as_ref()),
@@ -190,12 +182,10 @@ impl Args {
             ("--tid", self.tid.as_ref()),
             ("--uid", self.uid.as_ref()),
             ("--cpu", self.cpu.as_ref()),
-            ("--cgroup", self.cgroup.as_ref()),
             ("--mmap-pages", self.mmap_pages.as_ref()),
             ("--realtime", self.realtime.as_ref()),
             ("--kernel", kernel.as_ref()),
-        ];
-        for (name, value) in event.chain(others) {
+        ] {
             words.extend(value.map(|value| format!("{name}={value}").into()));
         }
         let flags = [

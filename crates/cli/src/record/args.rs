@@ -120,10 +120,6 @@ pub(crate) struct Args {
     #[arg(short = 'C', long, value_name = "CPUS")]
     pub(super) cpu: Option<String>,
 
-    /// Record the tasks of this cgroup, or of the n-th cgroup with the n-th event, on all cpus or those of -C
-    #[arg(short = 'G', long, value_name = "CGROUPS", conflicts_with_all = ["pid", "tid"])]
-    pub(super) cgroup: Option<String>,
-
     /// Sample whole cpus, and keep what belongs to the command or the processes and what they start: sees
     /// processes too short for clocks of their own, and any number of threads, but takes the rights of -a.
     /// The default for a command without -e, where that is allowed

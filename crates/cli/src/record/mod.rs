@@ -18,7 +18,7 @@ use perfuse::control::Control;
 use perfuse_record::{Ended, FileSink, Plan, StreamSink, record};
 use perfuse_sys::signal::SIGTERM;
 use plan::{Asked, Destination};
-pub(crate) use selection::TraceEvents;
+pub(crate) use selection::{Selection, TraceEvents};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;

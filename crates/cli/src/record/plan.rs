@@ -221,7 +221,7 @@ fn target(args: &Args, kernel: &Perf, remarks: &mut Vec<String>) -> Result<Targe
         return Ok(Target::Cpus(cpus));
     }
     // Without a command it is the whole system, as with perf.
-    if args.all_cpus || args.cgroup.is_some() || args.command.is_empty() {
+    if args.all_cpus || args.selection.has_cgroups() || args.command.is_empty() {
         return Ok(Target::Cpus(kernel.surroundings().online_cpus()));
     }
     Ok(Target::Command)
@@ -230,7 +230,7 @@ fn target(args: &Args, kernel: &Perf, remarks: &mut Vec<String>) -> Result<Targe
 fn requests(args: &Args, kernel: &Perf) -> Result<Vec<Request>, Failure> {
     let catalogue = events::of_kernel(kernel);
     let mut requests = Vec::new();
-    let mut groups = 0;
+    let (mut groups, mut bound) = (0, 0);
     for listed in &args.selection.lists {
         for EventSet { name, weak, events, .. } in events::resolve(&listed.events, &catalogue)? {
             groups += 1;
@@ -248,6 +248,7 @@ fn requests(args: &Args, kernel: &Perf) -> Result<Vec<Request>, Failure> {
                 ..Request::new(spec)
             }));
         }
+        listed.cgroups.iter().try_for_each(|list| bind(list, &mut requests, &mut bound))?;
     }
     if requests.is_empty() {
         requests.push(Request::cycles());
@@ -259,9 +260,7 @@ fn requests(args: &Args, kernel: &Perf) -> Result<Vec<Request>, Failure> {
     if args.exclude_perf {
         exclude_ourselves(&mut requests)?;
     }
-    if let Some(list) = &args.cgroup {
-        bind(list, &mut requests)?;
-    }
+    args.selection.cgroups.iter().try_for_each(|list| bind(list, &mut requests, &mut bound))?;
     Ok(requests)
 }
 
@@ -284,15 +283,17 @@ fn exclude_ourselves(requests: &mut [Request]) -> Result<(), Failure> {
     }
 }
 
-/// One cgroup is for all events; of several, the n-th is for the n-th event.
-fn bind(list: &str, requests: &mut [Request]) -> Result<(), Failure> {
-    let names: Vec<_> = list.split(',').collect();
-    if names.len() > requests.len().max(1) {
-        return Err(Failure::usage("-G names more cgroups than there are events"));
-    }
-    for (index, request) in requests.iter_mut().enumerate() {
-        let name = if names.len() == 1 { names[0] } else { names.get(index).copied().unwrap_or_default() };
+/// As in perf: one name is for all events so far; of several, the n-th is for the n-th event, counted over all options.
+fn bind(list: &str, requests: &mut [Request], bound: &mut usize) -> Result<(), Failure> {
+    for name in list.split(',') {
+        let Some(request) = requests.get_mut(*bound) else {
+            return Err(Failure::usage("-G names more cgroups than there are events before it"));
+        };
         request.cgroup = Some(name.to_owned()).filter(|name| !name.is_empty());
+        *bound += 1;
+    }
+    if let (1, [first, others @ ..]) = (*bound, requests) {
+        others.iter_mut().for_each(|request| request.cgroup.clone_from(&first.cgroup));
     }
     Ok(())
 }
@@ -435,8 +436,16 @@ pub(super) mod tests {
         let named = Some("a".to_owned());
         let [read, weak] = [(Some(2), None, false, true), (Some(3), named, true, false)];
         assert_eq!(groups, [(None, None, false, false), read.clone(), read, weak.clone(), weak]);
-        for (line, expected) in [("-G a", "a a"), ("-G a,b", "a b"), ("-G ,b", "- b"), ("true", "- -")] {
-            let bound = events(&format!("-e cs,faults {line}"));
+        for (line, expected) in [
+            ("-e cs,faults -G a", "a a"),
+            ("-e cs,faults -G a,b", "a b"),
+            ("-e cs,faults -G ,b", "- b"),
+            ("-e cs,faults true", "- -"),
+            ("-e cs -G a -e faults", "a -"),
+            ("-e cs -G a -e faults -G b", "a b"),
+            ("-G a -e cs -e faults", "a a"),
+        ] {
+            let bound = events(line);
             let bound: Vec<_> = bound.iter().map(|event| event.cgroup.as_deref().unwrap_or("-")).collect();
             assert_eq!(bound.join(" "), expected, "{line}");
         }

@@ -1,19 +1,23 @@
-//! Options whose meaning depends on their order or form: a `--filter` belongs to the `-e` before it, and
+//! Options whose meaning depends on their order or form: a `--filter` belongs to the `-e` before it, a `-G` to all before it, and
 //! `-z` takes its level without a space.
 
 use clap::{Arg, ArgAction, ArgMatches, Command, Error, FromArgMatches};
+use std::ffi::OsString;
 
 /// The events and filters of `-e` and `--filter`, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Selection {
+    /// Those of a `-G` that no `-e` came before.
+    pub(crate) cgroups: Vec<String>,
     pub(crate) lists: Vec<Listed>,
 }
 
-/// An `-e` with its filter.
+/// An `-e` with its filter, and the `-G` that come behind it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Listed {
     pub(crate) events: String,
     pub(crate) filter: Option<String>,
+    pub(crate) cgroups: Vec<String>,
 }
 
 impl FromArgMatches for Selection {
@@ -25,6 +29,11 @@ impl FromArgMatches for Selection {
         let mut lists = Vec::new();
         let mut filters = found("filter").into_iter().peekable();
         let mut events = found("event").into_iter().peekable();
+        let mut cgroups = found("cgroup").into_iter().peekable();
+        let mut cgroups_until = |end: usize| -> Vec<String> {
+            std::iter::from_fn(|| cgroups.next_if(|(index, _)| *index < end)).map(|(_, list)| list).collect()
+        };
+        let first = cgroups_until(events.peek().map_or(usize::MAX, |(index, _)| *index));
         while let Some((_, list)) = events.next() {
             let end = events.peek().map_or(usize::MAX, |(index, _)| *index);
             let mut filter: Option<String> = None;
@@ -35,14 +44,14 @@ impl FromArgMatches for Selection {
                     None => text,
                 });
             }
-            lists.push(Listed { events: list, filter });
+            lists.push(Listed { events: list, filter, cgroups: cgroups_until(end) });
         }
         // One that no -e came before.
         if lists.is_empty() && filters.peek().is_some() {
             let text = "--filter is for the tracepoints of the -e before it, and there is none\n";
             return Err(Error::raw(clap::error::ErrorKind::InvalidValue, text));
         }
-        Ok(Selection { lists })
+        Ok(Selection { cgroups: first, lists })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {
@@ -52,6 +61,22 @@ impl FromArgMatches for Selection {
 }
 
 impl Selection {
+    pub(super) fn has_cgroups(&self) -> bool {
+        !self.cgroups.is_empty() || self.lists.iter().any(|list| !list.cgroups.is_empty())
+    }
+
+    /// The options as they were given.
+    pub(crate) fn words(&self) -> impl Iterator<Item = OsString> {
+        let cgroups =
+            |list: &[String]| list.iter().map(|list| format!("--cgroup={list}")).collect::<Vec<_>>();
+        let listed = self.lists.iter().flat_map(move |list| {
+            let filter = list.filter.iter().map(|filter| format!("--filter={filter}"));
+            let words = std::iter::once(format!("--event={}", list.events)).chain(filter);
+            words.chain(cgroups(&list.cgroups)).collect::<Vec<_>>()
+        });
+        cgroups(&self.cgroups).into_iter().chain(listed).map(OsString::from)
+    }
+
     /// Adds the two options, of which `-e` has this help.
     fn augment(command: Command, help: &'static str) -> Command {
         let event = Arg::new("event").short('e').long("event").value_name("LIST").action(ArgAction::Append);
@@ -66,7 +91,11 @@ impl clap::Args for Selection {
     fn augment_args(command: Command) -> Command {
         let help =
             "Events to sample, as perf names them: cycles:u, cpu-clock, page-faults, sched:sched_switch";
-        Selection::augment(command, help)
+        let cgroup = Arg::new("cgroup").short('G').long("cgroup").value_name("CGROUPS");
+        let cgroup = cgroup.action(ArgAction::Append).conflicts_with_all(["pid", "tid"]);
+        Selection::augment(command, help).arg(cgroup.help(
+            "The tasks of this cgroup with all events before it, or of the n-th cgroup with the n-th event, on all cpus or those of -C",
+        ))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -74,7 +103,7 @@ impl clap::Args for Selection {
     }
 }
 
-/// The same of `trace`.
+/// The same of `trace`, whose cgroup is another option.
 #[derive(Clone, Debug)]
 pub(crate) struct TraceEvents(pub(crate) Selection);
 
@@ -178,7 +207,7 @@ mod tests {
     use super::*;
 
     fn listed(events: &str, filter: Option<&str>) -> Listed {
-        Listed { events: events.into(), filter: filter.map(Into::into) }
+        Listed { events: events.into(), filter: filter.map(Into::into), cgroups: Vec::new() }
     }
 
     #[test]
