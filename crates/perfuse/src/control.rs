@@ -52,6 +52,41 @@ pub enum Listing {
     Groups,
 }
 
+impl Order {
+    /// The lines that are to be said of an order, and whether it is acknowledged. `events`: names, each with the number of its group;
+    /// `is_known`: whether there is an event of the name that it switches; `details`: a line about each event. To switch events, or to
+    /// end, is for those who measure.
+    pub fn answer(
+        &self,
+        events: &[(&str, Option<u32>)],
+        is_known: impl FnOnce(&str) -> bool,
+        details: impl FnOnce() -> Vec<String>,
+    ) -> (Vec<String>, bool) {
+        let lines = match self {
+            Order::Switch { name: Some(name), .. } if !is_known(name) => {
+                vec![format!("control: there is no event '{name}'")]
+            }
+            Order::List(Listing::Names) => events.iter().map(|(name, _)| (*name).to_owned()).collect(),
+            Order::List(Listing::Details) => details(),
+            Order::List(Listing::Groups) => {
+                let groups = events.chunk_by(|(_, one), (_, other)| one.is_some() && one == other);
+                let shown = groups.map(|group| {
+                    let names: Vec<_> = group.iter().map(|(name, _)| *name).collect();
+                    if group[0].1.is_some() { format!("{{{}}}", names.join(",")) } else { names.concat() }
+                });
+                shown.collect()
+            }
+            Order::Switch { .. } | Order::Ping | Order::Stop => Vec::new(),
+            Order::Malformed(line) => vec![format!("control: '{line}' is not understood")],
+            Order::Ignored(line) => {
+                let known = "enable [EVENT], disable [EVENT], evlist [-v|-g], ping, stop";
+                return (vec![format!("control: '{line}' is ignored; there are {known}")], false);
+            }
+        };
+        (lines, true)
+    }
+}
+
 /// Why there is no control channel.
 #[derive(Debug)]
 #[non_exhaustive]

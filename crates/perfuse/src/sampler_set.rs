@@ -259,6 +259,15 @@ impl SamplerSet {
         leaders.map(|source| &source.counter).try_for_each(Counter::stop)
     }
 
+    /// Starts or stops one event of many, on all targets. A member of a group goes with its leader, which stops the whole group.
+    pub fn switch_event(&mut self, event: usize, on: bool) -> Result<()> {
+        let mut counters = self.sources.iter().filter(|source| source.event == event).map(SetSource::counter);
+        match on {
+            true => counters.try_for_each(|counter| counter.handle.enable(IocFlags::empty())),
+            false => counters.try_for_each(Counter::stop),
+        }
+    }
+
     /// Counts only hits of a tracepoint that match `filter`, on all targets.
     pub fn set_filter(&mut self, event: usize, filter: &str) -> Result<()> {
         let sources = self.sources.iter_mut().filter(|source| source.event == event);

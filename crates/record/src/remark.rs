@@ -47,8 +47,8 @@ pub enum Remark {
     LargeRings(u64),
     /// The size at which the recording stops is reached.
     SizeReached,
-    /// An order of the control channel was not obeyed.
-    Order(String),
+    /// A line that answers an order of the control channel.
+    Control(String),
     /// Records were lost, as rings of so many bytes were full.
     Lost {
         /// How many.
@@ -139,9 +139,7 @@ impl fmt::Display for Remark {
                 write!(f, "the rings hold {held} bytes until they are written: files may exceed their size")
             }
             Remark::SizeReached => f.write_str("the size at which the recording stops is reached"),
-            Remark::Order(order) => {
-                write!(f, "control: {order} is not obeyed; there are enable, disable, ping, stop")
-            }
+            Remark::Control(line) => f.write_str(line),
             Remark::Lost { records, ring } => {
                 write!(f, "{records} records lost: rings of {ring} bytes were full before they could be read")
             }

@@ -481,8 +481,24 @@ impl Work for Session<'_> {
     }
 
     fn obey(&mut self, order: Order) -> Result<bool, Error> {
-        self.observer.remark(&Remark::Order(format!("{order:?}")));
-        Ok(false)
+        // A snapshot is taken of rings that are overwritten.
+        if self.plan.overwrite && order == Order::Ignored("snapshot".to_owned()) {
+            self.switch_now = true;
+            return Ok(true);
+        }
+        let Opened { set, requests, names, details, .. } = &mut self.opened;
+        let mut is_known = true;
+        if let Order::Switch { on, name: Some(wanted) } = &order {
+            let found: Vec<usize> = (0..names.len()).filter(|&event| names[event] == *wanted).collect();
+            is_known = !found.is_empty();
+            found.into_iter().try_for_each(|event| set.switch_event(event, *on))?;
+        }
+        let group_of = |event: usize| requests.get(event).and_then(|request| request.group);
+        let events: Vec<_> =
+            names.iter().enumerate().map(|(event, name)| (name.as_str(), group_of(event))).collect();
+        let (lines, is_answered) = order.answer(&events, |_| is_known, || details.clone());
+        lines.into_iter().for_each(|line| self.observer.remark(&Remark::Control(line)));
+        Ok(is_answered)
     }
 
     fn signal(&mut self, signal: i32) {

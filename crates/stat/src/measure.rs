@@ -12,7 +12,7 @@ use super::percore;
 use super::plan::{Plan, Target};
 use super::recorder::{Destination, Recorder};
 use crate::Error;
-use perfuse::control::{Control, Listing, Order};
+use perfuse::control::{Control, Order};
 use perfuse::diagnosis::Kind;
 use perfuse::measurement::{self, End, Lasts, Measurement, Work};
 use perfuse::{Command, HeldCommand, Start};
@@ -295,30 +295,13 @@ impl Work for Counts<'_> {
 
 /// Carries out an order about single events: what there is to say about it, and whether it is to be answered.
 fn obey(order: Order, plan: &Plan, counting: &mut Counting) -> Result<(Vec<String>, bool), Error> {
-    let names = || plan.events.iter().map(|request| request.spec.name.clone());
-    let remarks = match order {
-        Order::Switch { on, name: Some(name) } => match counting.switch(plan, &name, on)? {
-            true => Vec::new(),
-            false => vec![format!("control: there is no event '{name}'")],
-        },
-        Order::List(Listing::Names) => names().collect(),
-        Order::List(Listing::Details) => counting.remarks(plan),
-        Order::List(Listing::Groups) => {
-            let groups = plan.events.chunk_by(|a, b| a.group.is_some() && a.group == b.group);
-            let shown = groups.map(|group| {
-                let names: Vec<_> = group.iter().map(|request| &*request.spec.name).collect();
-                if group[0].group.is_some() { format!("{{{}}}", names.join(",")) } else { names.concat() }
-            });
-            shown.collect()
-        }
-        Order::Switch { name: None, .. } | Order::Ping | Order::Stop => Vec::new(),
-        Order::Malformed(line) => vec![format!("control: '{line}' is not understood")],
-        Order::Ignored(line) => {
-            let known = "enable [EVENT], disable [EVENT], evlist [-v|-g], ping, stop";
-            return Ok((vec![format!("control: '{line}' is ignored; there are {known}")], false));
-        }
+    let is_known = match &order {
+        Order::Switch { on, name: Some(name) } => counting.switch(plan, name, *on)?,
+        _ => true,
     };
-    Ok((remarks, true))
+    let events: Vec<_> =
+        plan.events.iter().map(|request| (request.spec.name.as_str(), request.group)).collect();
+    Ok(order.answer(&events, |_| is_known, || counting.remarks(plan)))
 }
 
 fn exit(status: ExitStatus) -> Exit {

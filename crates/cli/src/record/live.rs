@@ -116,7 +116,13 @@ impl Observer for Live<'_> {
     }
 
     fn remark(&mut self, remark: &Remark) {
-        self.warn(&words(remark, self.asked));
+        match remark {
+            Remark::Control(line) => {
+                self.clear();
+                let _ = writeln!(out::stderr(), "{}", foreign(line));
+            }
+            remark => self.warn(&words(remark, self.asked)),
+        }
     }
 
     fn detail(&mut self, text: &str) {

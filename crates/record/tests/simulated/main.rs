@@ -27,6 +27,7 @@ suite! {
         samples::none_is_taken_before_the_delay_is_over,
         samples::a_recording_ends_when_its_target_does,
         samples::orders_switch_them_on_and_off,
+        samples::orders_about_single_events_are_obeyed,
         samples::events_that_take_turns_are_sampled_in_their_turns_alone,
         samples::a_leader_tells_the_counts_of_its_group,
         samples::a_weak_group_that_does_not_fit_falls_apart,

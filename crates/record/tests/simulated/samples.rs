@@ -146,6 +146,50 @@ pub(super) fn orders_switch_them_on_and_off() -> Outcome {
     Ok(())
 }
 
+pub(super) fn orders_about_single_events_are_obeyed() -> Outcome {
+    let (reading, writing) = pipe::nonblocking(true).expect("a pipe");
+    let control = Control::open(&format!("fd:{}", reading.as_raw_fd())).expect("a channel");
+    let writing = Arc::new(File::from(writing));
+    let mut kernel = kernel(WORKER);
+    for (at_us, order) in [
+        (
+            500,
+            "evlist
+evlist -g
+",
+        ),
+        (
+            1500,
+            "disable cycles
+",
+        ),
+        (
+            4500,
+            "enable cycles
+enable nothing
+",
+        ),
+        (
+            6700, "stop
+",
+        ),
+    ] {
+        let writing = writing.clone();
+        kernel = kernel.at(at_us * 1000, move |_| (&*writing).write_all(order.as_bytes()).expect("room"));
+    }
+    let plan = plan(kernel, Target::Threads(vec![FIRST]), "cycles,task-clock");
+    let made = make_with(&plan, Some(control), u64::MAX);
+    assert_eq!(made.times("cycles"), ms([1, 5, 6]));
+    assert_eq!(made.times("task-clock"), ms([1, 2, 3, 4, 5, 6]));
+    let told = made.remarks.iter().filter_map(|remark| match remark {
+        Remark::Control(line) => Some(line.as_str()),
+        _ => None,
+    });
+    let names = ["cycles", "task-clock", "cycles", "task-clock", "control: there is no event 'nothing'"];
+    assert_eq!(told.collect::<Vec<_>>(), names);
+    Ok(())
+}
+
 pub(super) fn events_that_take_turns_are_sampled_in_their_turns_alone() -> Outcome {
     let one_counter = "
         machine
