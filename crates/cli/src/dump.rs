@@ -62,6 +62,9 @@ fn process(out: &mut impl Write, args: &Args, pid: u32, is_next: bool) -> Result
     let failed =
         |why: &dyn std::fmt::Display| Failure::new(format_args!("process {pid} cannot be looked at: {why}"));
     let mut threads = look(pid, args.stack_size.saturating_mul(1024)).map_err(|error| failed(&error))?;
+    if let Some(tid) = args.tid.iter().find(|tid| threads.iter().all(|thread| thread.tid != **tid)) {
+        return Err(failed(&format_args!("it has no thread {tid}")));
+    }
     threads.retain(|thread| args.tid.is_empty() || args.tid.contains(&thread.tid));
     let mut options = recording::symbol_options(false);
     options.live = true;
@@ -132,8 +135,8 @@ impl<'l> Thread<'l> {
     }
 
     fn write(&self, out: &mut impl Write) -> std::io::Result<()> {
-        let name = foreign(&self.looked.name).into_owned();
-        writeln!(out, "\nthread {} {name:?}: {}", self.looked.tid, self.state())?;
+        let name = foreign(&self.looked.name);
+        writeln!(out, "\nthread {} \"{name}\": {}", self.looked.tid, self.state())?;
         let mut number = 0;
         for function in &self.looked.kernel {
             writeln!(out, "  #{number:<3} {} ([kernel])", foreign(function))?;

@@ -186,7 +186,8 @@ impl Input {
                     "it is empty: nothing was recorded".to_owned()
                 }
                 Problem::Truncated { available, .. } if error.structure == "file header" => {
-                    format!("not a perf.data file: it ends after {available} bytes")
+                    let bytes = error.location.offset.saturating_add(available);
+                    format!("not a perf.data file: it ends after {bytes} bytes")
                 }
                 _ => error.to_string(),
             },

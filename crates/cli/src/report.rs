@@ -186,7 +186,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     unsupported: Unsupported<OfReport>,
     /// Write one JSON object (schema perfuse.report/1) in place of text
-    #[arg(long, conflicts_with_all = ["dump_raw_trace", "stats", "tasks", "mmaps"])]
+    #[arg(long, conflicts_with_all = ["dump_raw_trace", "stats", "tasks", "mmaps", "header", "header_only", "show_cpu_utilization"])]
     json: bool,
     /// Write one page of HTML in place of text: flame graphs, functions, call trees, a timeline; - is standard output
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "dump_raw_trace", "stats", "tasks", "mmaps", "header", "header_only",

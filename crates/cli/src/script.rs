@@ -50,7 +50,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "BYTES", default_value_t = 0, hide_default_value = true, requires = "symbols")]
     addr_range: u64,
     /// An object for each sample in place of a line
-    #[arg(long, conflicts_with_all = ["fields", "dump_raw_trace"])]
+    #[arg(long, conflicts_with_all = ["fields", "dump_raw_trace", "header", "header_only", "reltime", "deltatime", "show_mmap_events",
+        "show_task_events", "show_switch_events", "show_namespace_events", "show_cgroup_events", "show_lost_events", "show_bpf_events",
+        "show_text_poke_events", "show_round_events"])]
     json: bool,
     /// The lines of each event into a file of its own, next to the recording
     #[arg(long)]

@@ -2,6 +2,7 @@
 //! samples that it was the innermost of, and of all that it was in, also where it called itself.
 
 use crate::stacks::Stacks;
+use perfuse_data::text::foreign;
 use std::cmp::Reverse;
 use std::io::{self, Write};
 
@@ -50,7 +51,8 @@ pub(crate) fn write_csv(stacks: &Stacks, least_percent: f64, to: &mut dyn Write)
     for (event, info) in stacks.events().iter().enumerate() {
         let total = stacks.total(event);
         for row in rows(stacks, event, least_percent) {
-            let [event, name, object] = [info.name.as_str(), row.name, row.object].map(field);
+            let texts = [info.name.as_str(), row.name, row.object];
+            let [event, name, object] = texts.map(|text| field(&foreign(text)));
             let (own, all) = (percent(row.own, total), percent(row.all, total));
             write!(to, "{event},{name},{object},{},{},{own:.4},{all:.4}\r\n", row.own, row.all)?;
         }

@@ -119,6 +119,7 @@ impl fmt::Display for Missing {
             paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
         };
         match self {
+            Missing::NoFile { tried } if tried.is_empty() => f.write_str("there is no file of its symbols"),
             Missing::NoFile { tried } => write!(f, "no such file: {}", list(tried)),
             Missing::Deleted { path } => write!(
                 f,

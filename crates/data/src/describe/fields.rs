@@ -239,6 +239,16 @@ impl Fields {
             set = Set((set.0 | asked.plus.0) & !asked.minus.0);
             wanted = Set((wanted.0 | asked.plus.0) & !asked.minus.0);
         }
+        // These tell of what another prints.
+        for (field, told, of, beside) in [
+            (Field::Srcline, "srcline", Field::Ip, "ip"),
+            (Field::Srccode, "srccode", Field::Ip, "ip"),
+            (Field::Symoff, "symoff", Field::Sym, "sym"),
+        ] {
+            if wanted.has(field) && !set.has(of) {
+                return Err(NoSuchField { event: name, field: told, record: "", beside: Some(beside) });
+            }
+        }
         let before = set;
         for &(field, field_name) in ALL.iter().filter(|(field, _)| before.has(*field)) {
             let needed = needs(field);
@@ -249,7 +259,8 @@ impl Fields {
                 continue;
             }
             if wanted.has(field) {
-                return Err(NoSuchField { event: name, field: field_name, record: how_to_record(field) });
+                let record = how_to_record(field);
+                return Err(NoSuchField { event: name, field: field_name, record, beside: None });
             }
             set.0 &= !Set::of(&[field]).0;
         }
@@ -277,11 +288,19 @@ pub struct NoSuchField {
     pub field: &'static str,
     /// With which option it is recorded.
     pub record: &'static str,
+    /// The field that has to be there beside it, if that is what is missing.
+    pub beside: Option<&'static str>,
 }
 
 impl fmt::Display for NoSuchField {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let NoSuchField { event, field, record } = self;
+        let NoSuchField { event, field, record, beside } = self;
+        if let Some(beside) = beside {
+            return write!(
+                f,
+                "'{field}' tells of what '{beside}' prints, and that is not among the fields: -F +{beside},{field}"
+            );
+        }
         write!(f, "the samples of {event} do not have what '{field}' prints: record with {record}")
     }
 }

@@ -163,18 +163,17 @@ impl Source {
         }
         let rows = profile.samples();
         let mut of_rows: Vec<Option<u32>> = vec![None; rows.len()];
-        let mut numbers: BTreeMap<(usize, u32, u32), usize> = BTreeMap::new();
+        let mut numbers: BTreeMap<(usize, u32, u32, String), usize> = BTreeMap::new();
         let mut threads: Vec<Thread> = Vec::new();
         let mut thread_of = |threads: &mut Vec<Thread>, row: &SampleRow| {
             let event = places[row.event as usize];
             let (tid, last_name) = profile.thread(row).unwrap_or((row.thread, "".into()));
             let (pid, process) = profile.process(row).unwrap_or((tid, last_name.clone()));
-            *numbers.entry((event, pid, tid)).or_insert_with(|| {
+            // Before an exec a thread has another name, and runs another program.
+            let name = profile.comm(row).unwrap_or(last_name).into_owned();
+            *numbers.entry((event, pid, tid, name.clone())).or_insert_with(|| {
                 let event_name = profile.event_name(row.event as usize);
-                let name = match event {
-                    0 => last_name.into_owned(),
-                    _ => format!("{last_name} ({event_name})"),
-                };
+                let name = if event == 0 { name } else { format!("{name} ({event_name})") };
                 let (process, unit) = (process.into_owned(), Unit::of(&event_name));
                 threads.push(Thread { event, pid, tid, name, process, unit, samples: Vec::new() });
                 threads.len() - 1

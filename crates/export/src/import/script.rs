@@ -197,13 +197,23 @@ fn frame(line: &str) -> Option<Frame<'_>> {
     let address = u64::from_str_radix(digits, 16).ok()?;
     let rest = rest.trim();
     let inner = rest.strip_suffix(')')?;
-    // An object's name may end with a remark in brackets of its own.
-    let open = match inner.strip_suffix(" (deleted)").or(inner.strip_suffix(" (deleted")) {
-        Some(inner) => inner.rfind('(')?,
-        None => inner.rfind('(')?,
-    };
+    let open = object_at(inner)?;
     let (symbol, object) = (rest[..open].trim(), &inner[open + 1..]);
     Some(Frame { address, symbol: without_offset(symbol), object })
+}
+
+/// The bracket in which an object begins. Its path may have brackets, and so may the function: behind a place in a function it is the next
+/// one, else the last that a path or a name in brackets follows.
+fn object_at(inner: &str) -> Option<usize> {
+    let behind_offset = inner.match_indices("+0x").find_map(|(at, sign)| {
+        let rest = &inner[at + sign.len()..];
+        let digits = rest.bytes().take_while(u8::is_ascii_hexdigit).count();
+        (digits > 0 && rest[digits..].starts_with(" (")).then_some(at + sign.len() + digits + 1)
+    });
+    let before = |text: &str| inner.rfind(text).map(|at| at + 1);
+    // An object's name may end with a remark in brackets of its own.
+    let whole = inner.strip_suffix(" (deleted)").or(inner.strip_suffix(" (deleted")).unwrap_or(inner);
+    behind_offset.or_else(|| before(" (/").max(before(" (["))).or_else(|| whole.rfind('('))
 }
 
 /// A function without the place in it.
@@ -306,6 +316,9 @@ mod tests {
                 (0x7f01, "a::b(int, char (*)[2])", "/usr/lib/libx.so (deleted)"),
             ),
             ("7f01 [unknown] ([unknown])", (0x7f01, "[unknown]", "[unknown]")),
+            ("7f01 leaf+0x2 (/a/Files (x86)/w)", (0x7f01, "leaf", "/a/Files (x86)/w")),
+            ("7f01 f(char (*)[2]) (/a/Files (x86)/w)", (0x7f01, "f(char (*)[2])", "/a/Files (x86)/w")),
+            ("7f01 f (inlined)", (0x7f01, "f", "inlined")),
         ] {
             assert_eq!(frame(line), Some(Frame { address, symbol, object }), "{line}");
         }

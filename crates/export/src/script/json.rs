@@ -16,7 +16,7 @@ pub(super) fn write(
     text: &mut LineBuffer,
     places: &mut Places,
     one: &Sample<'_>,
-    max_stack: usize,
+    (max_stack, stop_at): (usize, &[String]),
     machine: &str,
 ) {
     let Sample { event, fields, decoded, sample, session, .. } = *one;
@@ -61,7 +61,15 @@ pub(super) fn write(
             match CallchainContext::of(word) {
                 Some(context) => level = level_of(context),
                 None if frames.len() == max_stack => break,
-                None => frames.extend(level.map(|level| place(places, &space, level, word))),
+                None => {
+                    let Some(level) = level else { continue };
+                    let frame = place(places, &space, level, word);
+                    let is_last = stop_at.iter().any(|stop| frame["symbol"] == **stop);
+                    frames.push(frame);
+                    if is_last {
+                        break;
+                    }
+                }
             }
         }
         object.insert("callchain".into(), Value::Array(frames));

@@ -254,7 +254,7 @@ impl Lines {
                 &mut self.text,
                 &mut self.places,
                 one,
-                self.options.max_stack,
+                (self.options.max_stack, &self.options.stop_at),
                 &self.options.machine,
             );
         }

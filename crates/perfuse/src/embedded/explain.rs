@@ -2,7 +2,7 @@
 
 use crate::call::Call;
 use crate::diagnosis::{Cause, Diagnosis};
-use perfuse_abi::{Attr, AttrFlags, EventType, Hardware, OpenFlags, Software};
+use perfuse_abi::{Attr, AttrFlags, EventType, Hardware, OpenFlags, SampleType, Software};
 use perfuse_live::{memory, proc, step};
 use perfuse_sys::Errno;
 
@@ -82,6 +82,14 @@ pub(super) fn explain(call: &Call, errno: Errno) -> Option<Diagnosis> {
             Cause::NotEmbedded,
             "without Linux' perf_events there are no hardware events, caches or tracepoints but those of system calls, only software \
              events such as task-clock and page-faults, and breakpoints",
+        ),
+        Errno::EOPNOTSUPP if attr.flags.contains(AttrFlags::CONTEXT_SWITCH) => here(
+            Cause::NotEmbedded,
+            "without Linux' perf_events nobody tells of each switch of a thread, so there are no records of them",
+        ),
+        Errno::EOPNOTSUPP if attr.sample_type.contains(SampleType::BRANCH_STACK) => here(
+            Cause::NotEmbedded,
+            "without Linux' perf_events nobody tells the branches that a processor took; callchains can be had by --call-graph fp or dwarf",
         ),
         Errno::EOPNOTSUPP if attr.flags.contains(AttrFlags::INHERIT) && *pid == 0 => here(
             Cause::NotEmbedded,

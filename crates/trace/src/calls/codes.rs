@@ -10,6 +10,8 @@ pub(super) enum Names {
 
 use Names::{Codes, Flags};
 
+const OPEN: &[(u64, &str)] = if cfg!(target_arch = "aarch64") { OPEN_ARM64 } else { OPEN_X86 };
+
 const fn flags(flags: &'static [(u64, &'static str)]) -> Names {
     Flags { mask: 0, codes: &[], flags }
 }
@@ -17,11 +19,9 @@ const fn flags(flags: &'static [(u64, &'static str)]) -> Names {
 /// The names of a kind.
 pub(super) fn names(kind: &str) -> Option<Names> {
     Some(match kind {
-        "open" => Flags {
-            mask: 3,
-            codes: &[(0, "O_RDONLY"), (1, "O_WRONLY"), (2, "O_RDWR")],
-            flags: if cfg!(target_arch = "aarch64") { OPEN_ARM64 } else { OPEN_X86 },
-        },
+        "open" => Flags { mask: 3, codes: &[(0, "O_RDONLY"), (1, "O_WRONLY"), (2, "O_RDWR")], flags: OPEN },
+        // The same without a way of access: of calls that make a descriptor of something else.
+        "descriptor" => flags(OPEN),
         "prot" => Flags {
             mask: 7,
             codes: &[

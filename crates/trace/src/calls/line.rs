@@ -34,6 +34,7 @@ impl CallRecord<'_> {
                 None => write!(line, "-1 {} ({})", error(number), words(number)),
             },
             (Some(value), None) if ADDRESSES.contains(&name.as_str()) => write!(line, "{value:#x}"),
+            (Some(value), None) if name == "umask" => write!(line, "{value:03o}"),
             (Some(value), None) => write!(line, "{value}"),
         };
         if let Some(path) = (self.text)(RETURNED) {

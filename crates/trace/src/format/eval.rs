@@ -90,7 +90,9 @@ pub(super) fn write_field(out: &mut String, field: &Field, data: &[u8], order: B
         }
         FieldKind::Number => {
             let bits = extend(load(&content[..content.len().min(8)], order), field.size, field.signed);
-            let _ = match (is_pointer || !field.signed && field.size == 8, field.signed) {
+            // perf takes what is called long for an address.
+            let is_address = is_pointer || !field.signed && field.type_name.contains("long");
+            let _ = match (is_address, field.signed) {
                 (true, _) => write!(out, "{bits:#x}"),
                 (_, true) => write!(out, "{}", bits as i64),
                 _ => write!(out, "{bits}"),
