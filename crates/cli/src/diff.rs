@@ -8,6 +8,7 @@ use crate::exit::{Failure, Result};
 use crate::recording::functions::FunctionArgs;
 use crate::recording::{self, FilterArgs, Input, SymbolFiles};
 use crate::stat;
+use crate::term::foreign::foreign;
 use crate::term::glyphs;
 use crate::term::out::{say, wants_colours};
 use clap::ColorChoice;
@@ -192,7 +193,13 @@ fn compare(args: &Args, before: &Read, after: &Read, is_first: bool, out: &mut i
         if args.classic.is_wanted() && !args.json && !args.markdown {
             let event = after.events[new].as_str();
             let views = [view(args, before, old), view(args, after, new)];
-            let is_first = is_first && at == 0;
+            let (several, is_first) = (args.files.len() > 2, is_first && at == 0);
+            if several && at == 0 && !args.classic.quiet {
+                let (line, names) =
+                    (if is_first { "" } else { "\n" }, [&before.name, &after.name].map(foreign));
+                writeln!(out, "{line}# Data files:\n#  [0] {} (Baseline)\n#  [1] {}\n#", names[0], names[1])?;
+            }
+            let is_first = is_first || several && at == 0;
             let table = args.classic.looks().table(event, [&views[0], &views[1]], args.keys(), is_first);
             out.write_all(table.as_bytes())?;
             continue;

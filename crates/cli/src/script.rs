@@ -18,7 +18,7 @@ use perfuse_data::tool::kind;
 use perfuse_data::{Event, FileRecord, Ordered};
 use perfuse_export::script::{self, Clock, Lines, LinesOptions, TimeOfDay};
 use perfuse_profile::{Admitted, Lookup};
-use std::ffi::OsString;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
@@ -292,19 +292,24 @@ impl Dumps {
         if self.0.len() <= index {
             self.0.resize_with(index + 1, || None);
         }
-        let dump = match &mut self.0[index] {
-            Some(dump) => dump,
-            none => {
-                let input = args.input.path().as_os_str();
-                let mut path = if input == "-" { OsString::from("perf.data") } else { input.to_owned() };
-                path.push(format!(".{}.dump", name.replace('/', "_")));
-                let path = PathBuf::from(path);
-                let file = File::create(&path).map_err(|error| {
-                    Failure::new(format_args!("cannot create {}: {error}", path.display()))
-                })?;
-                none.insert(Dump { path, file: BufWriter::new(file), bytes: 0, samples: 0 })
-            }
-        };
+        if self.0[index].is_none() {
+            let input = args.input.path().as_os_str();
+            let input = if input == "-" { OsStr::new("perf.data") } else { input };
+            let path = |end: &str| {
+                let mut path = input.to_owned();
+                path.push(end);
+                PathBuf::from(path)
+            };
+            let name = name.replace('/', "_");
+            let mut path = [path(&format!(".{name}.dump")), path(&format!(".{name}.{index}.dump"))];
+            // Of several events of one name each has its number.
+            let is_taken = self.0.iter().flatten().any(|dump| dump.path == path[0]);
+            let path = std::mem::take(&mut path[usize::from(is_taken)]);
+            let file = File::create(&path)
+                .map_err(|error| Failure::new(format_args!("cannot create {}: {error}", path.display())))?;
+            self.0[index] = Some(Dump { path, file: BufWriter::new(file), bytes: 0, samples: 0 });
+        }
+        let Some(dump) = &mut self.0[index] else { return Ok(()) };
         dump.bytes += lines.bytes();
         dump.samples += 1;
         Ok(lines.take(&mut dump.file)?)

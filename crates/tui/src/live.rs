@@ -1,7 +1,7 @@
 //! A profile that goes on: [`watch`] records, and hands over what came in each interval as a [`Window`].
 //!
 //! Three threads share the work. The caller's records into a socket ([`streamed`]). One reads the other end into a profile and closes
-//! its windows by the clock. One has the windows, and looks at them as long as it likes: meanwhile the next one grows, so that no
+//! its windows by the clock, where a turn of the rings ends. One has the windows, and looks at them as long as it likes: meanwhile the next one grows, so that no
 //! more than two are ever in memory. Where nothing comes from the rings, a record that says so keeps the windows going.
 
 use perfuse_data::replay::{Lost, Replay};
@@ -145,22 +145,28 @@ fn read(stream: UnixStream, collected: &Plan, every: Duration, handing: &Handing
     let Ok(data) = PerfData::from_reader(stream, ReadOptions::default()) else { return };
     let mut reading = Reading::new(collected.clone());
     let mut began = Instant::now();
-    let (mut begin, mut lost, mut told) = (began, Lost::default(), 0);
+    let (mut begin, mut marks, mut lost, mut told) = (None, 0, Lost::default(), 0);
     let _ = handing.sender.send(None);
     let mut replay = Replay::new(data).joined();
     let passed: Result<(), Infallible> = replay.each(|step| {
         // Records that cannot be read are left out.
         let Ok(step) = step else { return Ok(()) };
+        // A turn of the rings comes behind the mark of the next one: what has come up to a mark was there two turns before.
         let now = Instant::now();
-        if step.entry.kind() == kind::FINISHED_INIT {
+        match (step.entry.kind(), begin) {
             // All that ran before was told.
-            (began, begin) = (now, now);
-        }
-        if now - begin >= every && handing.may() {
-            let profile = reading.take(step.session);
-            let lost = lost.total() - std::mem::replace(&mut told, lost.total());
-            handing.hand(Window { profile, lost, begin: begin - began, length: now - begin });
-            begin = now;
+            (kind::FINISHED_INIT, _) => (began, begin, marks) = (now, None, 0),
+            (kind::FINISHED_ROUND, None) => {
+                marks += 1;
+                begin = (marks == 2).then_some(now);
+            }
+            (kind::FINISHED_ROUND, Some(since)) if now - since >= every && handing.may() => {
+                let profile = reading.take(step.session);
+                let lost = lost.total() - std::mem::replace(&mut told, lost.total());
+                handing.hand(Window { profile, lost, begin: since - began, length: now - since });
+                begin = Some(now);
+            }
+            _ => {}
         }
         lost.add(&step);
         reading.step(&step);
@@ -168,7 +174,7 @@ fn read(stream: UnixStream, collected: &Plan, every: Duration, handing: &Handing
     });
     let Ok(()) = passed;
     let profile = reading.finish(replay.session());
-    let lost = lost.total() - told;
+    let (lost, begin) = (lost.total() - told, begin.unwrap_or(began));
     if lost > 0 || profile.events().iter().any(|event| event.samples > 0) {
         handing.hand(Window { profile, lost, begin: begin - began, length: begin.elapsed() });
     }

@@ -4,7 +4,7 @@ use super::text::{self, Width};
 use super::tree::Drawing;
 use super::{Args, Plan, Shown, Style};
 use crate::exit::Result;
-use crate::term::foreign::{field, foreign, left, right};
+use crate::term::foreign::{beginning, field, foreign, left, right};
 use crate::term::lines::{Lines, Paint};
 use perfuse_data::EventGroup;
 use perfuse_profile::{Column, Entry, JoinedRow, join};
@@ -107,7 +107,7 @@ pub(super) fn print(
             let width = room(index);
             let _ = match (separator, columns[index]) {
                 (Some(separator), _) => write!(line, "{between}{}", field(title.trim_start(), separator)),
-                (None, Column::Key(_)) => write!(line, "{between}{}", left(title, width)),
+                (None, Column::Key(_)) => write!(line, "{between}{}", left(beginning(title, width).0, width)),
                 (None, _) => write!(line, "{between}{}", right(title, width)),
             };
         }

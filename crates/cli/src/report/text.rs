@@ -5,7 +5,7 @@ use super::tree::Drawing;
 use super::{Args, Shown};
 use crate::common::style;
 use crate::exit::Result;
-use crate::term::foreign::{cut, field, foreign, left, right, width as columns_of};
+use crate::term::foreign::{beginning, cut, field, foreign, left, right, width as columns_of};
 use crate::term::lines::{Lines, Paint};
 use perfuse_profile::{Column, Entry, Frames, Key, Mode, in_order};
 use std::fmt::Write as _;
@@ -41,7 +41,7 @@ pub(super) fn print(out: &mut impl Write, args: &Args, plan: &Plan, shown: &Show
             let _ = match (separator, columns[index]) {
                 (Some(separator), _) => write!(line, "{between}{}", field(title.trim_start(), separator)),
                 (None, Column::Key(Key::Given(1..))) => write!(line, "{between}{}", right(title, width)),
-                (None, Column::Key(_)) => write!(line, "{between}{}", left(title, width)),
+                (None, Column::Key(_)) => write!(line, "{between}{}", left(beginning(title, width).0, width)),
                 (None, _) => write!(line, "{between}{}", right(title, width)),
             };
         }
