@@ -538,8 +538,9 @@ fn texts_are_those_that_calls_were_given() -> Outcome {
     // It goes on after the call, so that its memory can be read.
     let script = "cat /etc/hostname /nonexistent/by-perfuse; sleep 0.05";
     let said = text(&run(&["-e", "%file", "--", "sh", "-c", script]).stderr);
+    // Where programs need no libraries, these two are all.
     let given = said.lines().filter(|line| line.contains("openat(AT_FDCWD, \"/")).count();
-    assert!(given > 3, "{said}");
+    assert!(given >= 2, "{said}");
     assert!(!said.contains("openat(AT_FDCWD, \"\""), "{said}");
     Ok(())
 }
@@ -707,7 +708,15 @@ fn other_events_are_lines_too() -> Outcome {
     assert!(said.contains("sched:sched_process_exec: filename=/") && !said.contains("openat("), "{said}");
     let both =
         text(&run(&["-e", "sched:sched_process_exit,wait4", "--", "sh", "-c", "env true; env true"]).stderr);
-    assert!(both.contains("sched:sched_process_exit: ") && both.contains("wait4("), "{both}");
+    assert!(both.contains("wait4("), "{both}");
+    // Linux told a task's own events of its end from some release on; 6.12 counts none, 6.18 does.
+    let counted =
+        Command::new(perfuse()).args(["stat", "-x,", "-e", "sched:sched_process_exit", "true"]).output();
+    let counted = text(&counted.expect("it starts").stderr);
+    if counted.lines().any(|line| line.starts_with("0,")) {
+        return Err(perfuse_testkit::Skip::needs("ends of one's own tasks", counted));
+    }
+    assert!(both.contains("sched:sched_process_exit: "), "{both}");
     Ok(())
 }
 
