@@ -24,6 +24,7 @@ mod test_run;
 mod tests;
 mod types;
 
+use crate::proc;
 use crate::ptrace::Tid;
 use attr::Attr;
 use perfuse_abi::Errno;
@@ -163,9 +164,33 @@ struct Program {
     types: Option<u32>,
     loaded_ns: u64,
     uid: u32,
+    sees: Sight,
     tag: [u8; 8],
     attachments: Vec<Weak<Attachment>>,
     faulted: bool,
+}
+
+/// The tasks whose hits of a tracepoint a program may see: those that the one who loaded it may look at.
+#[derive(Clone, Debug)]
+enum Sight {
+    All,
+    Of(proc::Credentials),
+}
+
+impl Sight {
+    fn of(loader: Tid) -> Self {
+        match proc::may_measure_all(loader) {
+            true => Sight::All,
+            false => Sight::Of(proc::Credentials::of(loader)),
+        }
+    }
+
+    fn has(&self, tid: Tid) -> bool {
+        match self {
+            Sight::All => true,
+            Sight::Of(credentials) => credentials.may_look_at(tid),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -307,6 +332,13 @@ impl Shared {
     /// News for the user, each of which is handed over once.
     pub(crate) fn take_told(&self) -> Vec<Told> {
         std::mem::take(&mut self.lock().told)
+    }
+
+    /// Whether any program of a tracepoint may see the hits of a thread.
+    pub(crate) fn may_trace(&self, tid: Tid) -> bool {
+        let state = self.lock();
+        let mut programs = state.programs.values();
+        programs.any(|own| own.program_type == ProgramType::Tracepoint && own.sees.has(tid))
     }
 
     /// A task is this process and thread from now on; `None`: it is gone.

@@ -374,28 +374,43 @@ pub(crate) fn filters_of(tid: Tid) -> Option<usize> {
     Status(&status(tid)).number("Seccomp_filters")
 }
 
-/// Whether two threads are the same user's, in the same user namespace, and the other neither has rights that the first
-/// has not nor hides its memory: the part of the kernel's check (rule B25) that can be read.
-pub(crate) fn is_same_user(tid: Tid, other: Tid) -> bool {
-    let (own, others) = (status(tid), status(other));
-    let user_of =
-        |tid| std::fs::metadata(format!("/proc/{tid}/ns/user")).ok().map(|file| (file.dev(), file.ino()));
-    let ids = |status, name| {
-        let ids = Status(status).field(name)?.split_whitespace().take(3).map(str::parse);
-        ids.collect::<Result<Vec<u32>, _>>().ok()
-    };
-    let same = |name| {
-        let (own, others): (Option<Vec<u32>>, _) = (ids(&own, name), ids(&others, name));
-        own.zip(others).is_some_and(|(own, others)| others.iter().all(|id| *id == own[0]))
-    };
-    let permitted = |status| u64::from_str_radix(Status(status).field("CapPrm")?, 16).ok();
-    let has_no_more = permitted(&own).zip(permitted(&others)).is_some_and(|(own, others)| others & !own == 0);
-    same("Uid")
-        && same("Gid")
-        && has_no_more
-        && can_be_dumped(other, &others) == Some(true)
-        && user_of(tid).is_some()
-        && user_of(tid) == user_of(other)
+/// The rights of a thread over others, as they were at a moment: the part of the kernel's check (rule B25) that can be read.
+#[derive(Clone, Debug)]
+pub(crate) struct Credentials {
+    /// Real user and group.
+    ids: Option<(u32, u32)>,
+    /// `CapPrm`.
+    permitted: Option<u64>,
+    user_namespace: Option<(u64, u64)>,
+}
+
+impl Credentials {
+    /// Those that a thread has now; nobody's, if it is gone.
+    pub(crate) fn of(tid: Tid) -> Self {
+        let permitted = Status(&status(tid)).set("CapPrm");
+        Credentials { ids: real_ids(tid), permitted, user_namespace: user_namespace(tid) }
+    }
+
+    /// Whether another thread is the same user's, in the same user namespace, and neither has rights that these lack nor hides its memory.
+    pub(crate) fn may_look_at(&self, other: Tid) -> bool {
+        let others = status(other);
+        let is_all = |name, id: u32| {
+            let ids = Status(&others).field(name)?.split_whitespace().take(3).map(str::parse);
+            Some(ids.collect::<Result<Vec<u32>, _>>().ok()?.iter().all(|other| *other == id))
+        };
+        let permitted = self.permitted.zip(Status(&others).set("CapPrm"));
+        self.ids.is_some_and(|(user, group)| {
+            is_all("Uid", user) == Some(true) && is_all("Gid", group) == Some(true)
+        }) && permitted.is_some_and(|(own, others)| others & !own == 0)
+            && can_be_dumped(other, &others) == Some(true)
+            && self.user_namespace.is_some()
+            && self.user_namespace == user_namespace(other)
+    }
+}
+
+/// The file that a thread's user namespace is.
+fn user_namespace(tid: Tid) -> Option<(u64, u64)> {
+    std::fs::metadata(format!("/proc/{tid}/ns/user")).ok().map(|file| (file.dev(), file.ino()))
 }
 
 /// Whether a thread's process can be dumped, as far as that can be told: otherwise its files are root's, not its

@@ -1,7 +1,7 @@
 //! Loading of programs: the arguments, the verifier's log, and what is kept of each.
 
 use super::attr::Attr;
-use super::{Caller, DONE, INSTRUCTIONS_LIMIT, Object, PROGRAM, Program, Reply, State, name};
+use super::{Caller, DONE, INSTRUCTIONS_LIMIT, Object, PROGRAM, Program, Reply, Sight, State, name};
 use crate::proc;
 use perfuse_abi::Errno;
 use perfuse_bpf::insn::{Constant, decode, slots_of_bytes};
@@ -142,7 +142,7 @@ impl State {
             self.machine.unload(program)?;
             return Err(errno);
         }
-        let (uid, tag) = (caller.uid(), tag(&slots));
+        let (uid, tag, sees) = (caller.uid(), tag(&slots), Sight::of(caller.thread().1));
         let id = self.number(PROGRAM);
         let loaded_ns = proc::clock_ns(libc::CLOCK_BOOTTIME);
         self.ids.insert(program, id);
@@ -158,6 +158,7 @@ impl State {
                 types,
                 loaded_ns,
                 uid,
+                sees,
                 tag,
                 attachments: Vec::new(),
                 faulted: false,

@@ -51,6 +51,11 @@ impl State {
     fn run(&mut self, id: u32, cookie: u64, context: &ProgramContext<'_>, events: &mut dyn Events) -> u32 {
         let Some(own) = self.programs.get(&id) else { return 0 };
         let (program, program_type) = (own.program, own.program_type);
+        let thread = context.task.and_then(|task| self.threads.get(&task)).copied().unwrap_or((0, 0));
+        // All tasks hit a tracepoint. A hit that the program may not see passes.
+        if program_type == ProgramType::Tracepoint && !own.sees.has(thread.1) {
+            return 1;
+        }
         let mut bytes = registers(context.cpu_state);
         match program_type {
             ProgramType::PerfEvent => {
@@ -62,7 +67,6 @@ impl State {
         }
         let maps = self.maps_of(id);
         self.before_run(&maps);
-        let thread = context.task.and_then(|task| self.threads.get(&task)).copied().unwrap_or((0, 0));
         self.draw();
         let mut world = Surroundings {
             cookie,

@@ -471,7 +471,7 @@ impl Intercept {
             return true;
         }
         let may = self.injector(tid, registers).may(access, number);
-        may && (!self.answers_for_itself(tid) || proc::is_same_user(tid, whom))
+        may && (!self.answers_for_itself(tid) || proc::Credentials::of(tid).may_look_at(whom))
     }
 
     /// Whether a thread has filters that are not ours, which may have answered a call in the kernel's place. Filters

@@ -19,7 +19,7 @@ pub(super) struct Tracepoints {
     opened: BTreeMap<What, Vec<Arc<Tracepoint>>>,
     /// Tasks whose calls are told since, or no longer.
     changed: BTreeSet<TaskId>,
-    /// Whether programs run at calls: those of all tasks (rule K4).
+    /// Whether programs run at calls: those of all tasks that they may see (rule K4).
     run_programs: bool,
 }
 
@@ -104,15 +104,18 @@ impl Machine {
         let of_calls = self.tracepoints.opened.range(..=What::ExitOf(u64::MAX));
         let mut ids = of_calls.flat_map(|(_, points)| points).map(|point| point.id);
         let runs_programs = ids.clone().any(|id| self.engine.runs_programs_at(id));
-        let wanted = runs_programs || ids.any(|id| self.engine.listens(cpu, EventType::TRACEPOINT, id));
+        let listens = ids.any(|id| self.engine.listens(cpu, EventType::TRACEPOINT, id));
         let ran_programs = std::mem::replace(&mut self.tracepoints.run_programs, runs_programs);
         if runs_programs && !ran_programs {
-            for (&other, known) in self.tasks.iter_mut().filter(|(_, known)| !known.tells_calls) {
+            let others = self.tasks.iter_mut().filter(|(_, known)| !known.tells_calls);
+            for (&other, known) in others.filter(|(_, known)| self.bpf.may_trace(known.tid)) {
                 known.tells_calls = true;
                 self.tracepoints.changed.insert(other);
             }
         }
         let Some(known) = self.tasks.get_mut(&task) else { return };
+        // A thread that programs see already is not asked about at each of its stops.
+        let wanted = listens || runs_programs && (known.tells_calls || self.bpf.may_trace(known.tid));
         if std::mem::replace(&mut known.tells_calls, wanted) != wanted {
             self.tracepoints.changed.insert(task);
         }

@@ -1,7 +1,7 @@
 //! Programs that use `bpf(2)` by hand, in C: what they write is the same on Linux, as root, and hosted, as root, as a user without any
 //! right, and where a filter refuses `perf_event_open(2)`.
 
-use super::play;
+use super::{play, play_with};
 use perfuse_testkit::{Outcome, Sandbox, Skip, need};
 use std::path::PathBuf;
 use std::process::Command;
@@ -85,6 +85,19 @@ pub(crate) fn programs_are_loaded_and_run_alike() -> Outcome {
 pub(crate) fn programs_run_though_their_tracepoint_is_off() -> Outcome {
     need::tracefs()?;
     compare_in("off", &[Sandbox::new(), Sandbox::new().refusing_perf_event_open(libc::EPERM)])
+}
+
+pub(crate) fn programs_of_a_user_see_no_calls_of_others() -> Outcome {
+    need::root()?;
+    need::tracefs()?;
+    if !cfg!(target_arch = "x86_64") {
+        return Err(Skip::needs("x86-64", "the programs name its registers"));
+    }
+    let program = Program::new("off")?;
+    let output = play_with(Sandbox::new(), &["serve", &program.0.display().to_string(), "user"]);
+    let told = "sys_enter: ok ok ok\na user's: 2 runs\nsys_exit: ok ok ok\na user's: 2 runs\n";
+    assert_eq!(String::from_utf8_lossy(&output.stdout), told, "{output:?}");
+    Ok(())
 }
 
 /// Each line is an answer of Linux; that the last one comes is what matters.

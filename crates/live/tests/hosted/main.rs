@@ -162,7 +162,7 @@ macro_rules! scenarios {
             match arguments.first().map(String::as_str) {
                 Some("host") => host(&arguments[1..]),
                 Some("short") => short::of_descriptors(),
-                Some("serve") => serve(&[OsString::from(&arguments[1])]),
+                Some("serve") => serve(&arguments[1..].iter().map(OsString::from).collect::<Vec<_>>()),
                 Some("tool") => match arguments[1].as_str() {
                     $(stringify!($name) => scenarios::$name(),)+
                     $(stringify!($row) => rows::$row(),)+
@@ -191,6 +191,7 @@ macro_rules! scenarios {
                             bpf::programs_on_probes_and_their_memory_do_the_same,
                             bpf::programs_are_loaded_and_run_alike,
                             bpf::programs_run_though_their_tracepoint_is_off,
+                            bpf::programs_of_a_user_see_no_calls_of_others,
                             bpf::drawn_calls_of_bpf_are_answered_alike,
                             bpf::hostile_programs_are_stopped,
                             narrow::a_narrow_program,

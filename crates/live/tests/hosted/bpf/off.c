@@ -1,7 +1,8 @@
 /* A program at a tracepoint runs at each hit of it, those of other processes too, whether or not its event is on. */
 #include "common.h"
+#include <sys/prctl.h>
 
-static int tracepoint(const char *name)
+static u64 id_of(const char *name)
 {
 	char path[128];
 	snprintf(path, sizeof(path), "/sys/kernel/tracing/events/raw_syscalls/%s/id", name);
@@ -10,7 +11,13 @@ static int tracepoint(const char *name)
 	if (!file || fscanf(file, "%llu", &id) != 1)
 		exit(77);
 	fclose(file);
-	struct perf_event_attr attr = { .type = PERF_TYPE_TRACEPOINT, .size = sizeof(attr), .config = id, .sample_period = 1, .disabled = 1 };
+	return id;
+}
+
+static int tracepoint(u64 id)
+{
+	struct perf_event_attr attr = { .type = PERF_TYPE_TRACEPOINT, .size = sizeof(attr), .config = id, .sample_period = 1, .disabled = 1,
+					.exclude_kernel = 1 };
 	return syscall(SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
 }
 
@@ -23,13 +30,16 @@ static void called(int times)
 		syscall(CALLED, 0, 0);
 }
 
+static int counts_calls(int map)
+{
+	struct bpf_insn counts[] = { COUNT_RUN(map) };
+	return LOAD_PROGRAM(BPF_PROG_TYPE_TRACEPOINT, LOAD(BPF_DW, 7, 1, 8), IF(BPF_JNE, 7, CALLED, COUNT(counts)), COUNT_RUN(map), MOV(0, 1),
+			    EXIT);
+}
+
 static void off(const char *name)
 {
-	int map = map_of(BPF_MAP_TYPE_ARRAY, 4, 8, 2, 0);
-	struct bpf_insn counts[] = { COUNT_RUN(map) };
-	int program = LOAD_PROGRAM(BPF_PROG_TYPE_TRACEPOINT, LOAD(BPF_DW, 7, 1, 8), IF(BPF_JNE, 7, CALLED, COUNT(counts)), COUNT_RUN(map),
-				   MOV(0, 1), EXIT);
-	int event = tracepoint(name);
+	int map = map_of(BPF_MAP_TYPE_ARRAY, 4, 8, 2, 0), program = counts_calls(map), event = tracepoint(id_of(name));
 	printf("%s: %s %s", name, said(program), said(event));
 	printf(" %s\n", said(ioctl(event, PERF_EVENT_IOC_SET_BPF, program)));
 	called(10);
@@ -53,8 +63,36 @@ static void off(const char *name)
 	printf("closed: %llu runs\n", at_index(map, 0));
 }
 
-int main(void)
+/* A user without rights is told of his own calls, and of nobody else's. */
+static void of_a_user(const char *name)
 {
-	off("sys_enter"), off("sys_exit");
+	u64 id = id_of(name);
+	int to[2], from[2];
+	char byte = 0;
+	pipe(to), pipe(from);
+	pid_t child = fork();
+	if (!child) {
+		setresgid(65534, 65534, 65534), setresuid(65534, 65534, 65534), prctl(PR_SET_DUMPABLE, 1);
+		int map = map_of(BPF_MAP_TYPE_ARRAY, 4, 8, 2, 0), program = counts_calls(map), event = tracepoint(id);
+		printf("%s: %s %s", name, said(program), said(event));
+		printf(" %s\n", said(ioctl(event, PERF_EVENT_IOC_SET_BPF, program)));
+		called(2);
+		write(from[1], &byte, 1), read(to[0], &byte, 1);
+		printf("a user's: %llu runs\n", at_index(map, 0));
+		fflush(stdout);
+		_exit(0);
+	}
+	read(from[0], &byte, 1);
+	called(5);
+	write(to[1], &byte, 1);
+	waitpid(child, 0, 0);
+}
+
+int main(int argc, char **argv)
+{
+	if (argc > 1)
+		of_a_user("sys_enter"), of_a_user("sys_exit");
+	else
+		off("sys_enter"), off("sys_exit");
 	return 0;
 }
