@@ -8,7 +8,7 @@ use crate::exit::Result;
 use crate::term::foreign::{field, right};
 use crate::term::lines::{Lines, Paint};
 use perfuse_data::EventGroup;
-use perfuse_profile::{Column, Hierarchy, JoinedRow, Key, Node, View};
+use perfuse_profile::{Column, Entry, Hierarchy, JoinedRow, Key, Node, View};
 use std::fmt::Write as _;
 use std::io::Write;
 
@@ -82,8 +82,9 @@ pub(super) fn print(
     }
     let drawing = Drawing::new(plan, shown, paint, separator);
     let whole = shown.whole_of(plan.rank).max(1);
-    let percent = |node: &Node<'_>| plan.rank(&node.sums[0]) as f64 * 100.0 / whole as f64;
+    let percent = |node: &Node<'_>| node.sum(0).map_or(0, |sum| plan.rank(sum)) as f64 * 100.0 / whole as f64;
     let is_enough = |child: &&usize| percent(&tree.nodes[**child]) >= args.percent_limit;
+    let none = Entry::default();
     let mut open: Vec<(usize, usize)> = tree.top.iter().rev().map(|&node| (node, 0)).collect();
     while let Some((index, depth)) = open.pop() {
         let node = &tree.nodes[index];
@@ -97,7 +98,8 @@ pub(super) fn print(
                 Some(_) => {}
                 None => line.push_str("  "),
             }
-            groups::cells(&mut line, node.sums.iter(), column, width_of(column), (all, paint, separator));
+            let sums = (0..all.len()).map(|event| node.sum(event).unwrap_or(&none));
+            groups::cells(&mut line, sums, column, width_of(column), (all, paint, separator));
         }
         if separator.is_none() {
             line.push_str(&" ".repeat(indent));
@@ -113,8 +115,8 @@ pub(super) fn print(
             line.truncate(line.trim_end().len());
         }
         lines.put(&line)?;
-        if !node.entries.is_empty() {
-            if let (true, Some(entry)) = (plan.graph.style != Style::None, node.entries[0]) {
+        if node.children.is_empty() {
+            if let (true, Some(entry)) = (plan.graph.style != Style::None, node.entry) {
                 let mut drawn = String::new();
                 drawing.draw(&mut drawn, entry);
                 lines.put_all(&drawn)?;

@@ -13,12 +13,35 @@ use std::collections::HashMap;
 pub struct Node<'v> {
     /// One of its rows: the event, and its entry. All of them have the same keys up to its level.
     pub first: (usize, &'v Entry),
-    /// For each event the sum of its entries.
-    pub sums: Vec<Entry>,
-    /// On the last level for each event the entry, if it has one; elsewhere nothing.
-    pub entries: Vec<Option<&'v Entry>>,
-    /// The nodes under it, heaviest first.
+    /// On the last level the entry of the first event, if that has one; elsewhere nothing.
+    pub entry: Option<&'v Entry>,
+    /// The nodes under it, heaviest first: none on the last level.
     pub children: Vec<usize>,
+    /// The sum of the entries of each event that has any, by its number: most rows are of a few events.
+    sums: Vec<(usize, Entry)>,
+}
+
+impl Node<'_> {
+    /// The sum of its entries of an event; nothing if that has none.
+    pub fn sum(&self, event: usize) -> Option<&Entry> {
+        let at = self.sums.binary_search_by_key(&event, |(event, _)| *event).ok()?;
+        Some(&self.sums[at].1)
+    }
+
+    fn add(&mut self, event: usize, entry: &Entry) {
+        let at = self.sums.binary_search_by_key(&event, |(event, _)| *event).unwrap_or_else(|at| {
+            self.sums.insert(at, (event, Entry::default()));
+            at
+        });
+        self.sums[at].1.add(entry);
+    }
+
+    /// The key that sorts it among its neighbours, smallest first: the ranks of its events, one after the other. An event that only this
+    /// node has puts it first.
+    fn order(&self, rank: impl Fn(&Entry) -> u64) -> Vec<(usize, Reverse<u64>)> {
+        let ranks = self.sums.iter().map(|(event, sum)| (*event, Reverse(rank(sum))));
+        ranks.filter(|(_, rank)| rank.0 > 0).chain([(usize::MAX, Reverse(0))]).collect()
+    }
 }
 
 /// The nodes, by their numbers.
@@ -48,17 +71,17 @@ impl<'v> Hierarchy<'v> {
                     let is_last = depth + 1 == levels.len();
                     hierarchy.nodes.push(Node {
                         first: (row.member, entry),
-                        sums: vec![Entry::default(); views.len()],
-                        entries: if is_last { row.entries.clone() } else { Vec::new() },
+                        entry: row.entries[0].filter(|_| is_last),
                         children: Vec::new(),
+                        sums: Vec::new(),
                     });
                     match hierarchy.nodes.get_mut(above) {
                         Some(node) => node.children.push(index),
                         None => hierarchy.top.push(index),
                     }
                 }
-                for (sum, entry) in hierarchy.nodes[index].sums.iter_mut().zip(&row.entries) {
-                    entry.iter().for_each(|entry| sum.add(entry));
+                for (event, entry) in row.entries.iter().enumerate() {
+                    entry.iter().for_each(|entry| hierarchy.nodes[index].add(event, entry));
                 }
                 above = index;
             }
@@ -69,9 +92,37 @@ impl<'v> Hierarchy<'v> {
 
     /// Sorts nodes beside each other, those of the highest rank first: of the first event, then of the others.
     pub fn sort_by(&mut self, rank: impl Fn(&Entry) -> u64) {
-        let ranks = |node: &Node<'_>| Reverse(node.sums.iter().map(&rank).collect::<Vec<_>>());
-        let ranks: Vec<_> = self.nodes.iter().map(ranks).collect();
-        self.top.sort_by_key(|&node| &ranks[node]);
-        self.nodes.iter_mut().for_each(|node| node.children.sort_by_key(|&child| &ranks[child]));
+        let orders: Vec<_> = self.nodes.iter().map(|node| node.order(&rank)).collect();
+        self.top.sort_by_key(|&node| &orders[node]);
+        self.nodes.iter_mut().for_each(|node| node.children.sort_by_key(|&child| &orders[child]));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(weights: &[(usize, u64)]) -> Node<'static> {
+        let first = (0, &*Box::leak(Box::new(Entry::default())));
+        let mut node = Node { first, entry: None, children: Vec::new(), sums: Vec::new() };
+        for &(event, self_weight) in weights {
+            let mut entry = Entry::default();
+            entry.self_weight = self_weight;
+            node.add(event, &entry);
+        }
+        node
+    }
+
+    #[test]
+    fn a_node_has_sums_of_the_events_that_it_has_and_is_sorted_as_if_it_had_all() {
+        let both = node(&[(7, 3), (2, 1), (7, 4)]);
+        let weight = |event| both.sum(event).map(|sum| sum.self_weight);
+        assert_eq!([2, 3, 7].map(weight), [Some(1), None, Some(7)]);
+        assert_eq!(both.sums.len(), 2);
+        // Heaviest first, by the first event, then by the others.
+        let order =
+            [&[(0, 5)][..], &[(0, 4), (1, 9)], &[(0, 4), (2, 9)], &[(0, 4)], &[(1, 1)], &[(2, 8)], &[]];
+        let orders: Vec<_> = order.iter().map(|weights| node(weights).order(|sum| sum.self_weight)).collect();
+        assert!(orders.is_sorted() && orders.windows(2).all(|pair| pair[0] != pair[1]), "{orders:?}");
     }
 }
