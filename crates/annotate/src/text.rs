@@ -5,6 +5,7 @@ use crate::costs::{Cost, Function, Skid};
 use crate::function::Annotated;
 use crate::lines::Line;
 use anstyle::{AnsiColor, Style};
+use perfuse_profile::source_name;
 use perfuse_term::foreign::{cut, foreign, width};
 use perfuse_term::glyphs::{ASCII, Glyphs};
 use perfuse_term::names::fit;
@@ -304,8 +305,7 @@ impl Page<'_> {
 
     fn place(&self, of: &Annotated, line: Line) -> String {
         let path = of.files.get(line.file as usize).map_or("", |file| file.path.as_str());
-        let name = path.rsplit('/').next().filter(|_| !self.looks.full_paths).unwrap_or(path);
-        format!("{}:{}", foreign(name), line.line)
+        format!("{}:{}", foreign(source_name(path, self.looks.full_paths)), line.line)
     }
 }
 

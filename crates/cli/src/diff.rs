@@ -224,7 +224,7 @@ fn read(args: &Args, input: PathBuf, symbols: &LocalSymbols) -> Result<Read> {
     let mut plan = Plan::new(args.keys());
     plan.chains = false;
     plan.code = Some(symbols.symbolizer().clone());
-    let by_line = plan.keys.iter().any(|key| matches!(key, Key::Srcline | Key::Srcfile));
+    let by_line = plan.keys.iter().any(|key| key.is_of_line());
     let by_address = plan.keys.iter().any(|key| key.is_of_address());
     let symbols = symbols.clone().with_debug_info(false, by_line);
     let (mut profile, symbols, passed) = recording::profile(&input, plan, symbols, &args.filter)?;

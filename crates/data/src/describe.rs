@@ -10,7 +10,7 @@ mod sample;
 mod tool;
 
 pub use dump::{DumpOptions, dump};
-pub use fields::{AskedFields, Field, Fields, NoSuchField};
+pub use fields::{AskedFields, Field, FieldNeed, Fields, NoSuchField};
 pub use header::{HeaderOptions, attr_text, header};
 pub use record::write_record;
 pub use sample::page_size;

@@ -51,6 +51,7 @@ extern crate alloc;
 
 mod cache;
 mod catalogue;
+mod cgroups;
 mod common;
 mod error;
 mod format;
@@ -73,6 +74,7 @@ mod terms;
 mod tree;
 
 pub use catalogue::{Catalogue, NoCatalogue, Pmu, PmuEvent, Probe, Refusal, Scale, glob, is_pattern};
+pub use cgroups::Cgroups;
 pub use common::{Common, CommonKind, common_events};
 pub use error::{EventError, Problem};
 pub use format::{Config, Format};

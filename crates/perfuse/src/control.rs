@@ -59,11 +59,11 @@ impl Order {
     pub fn answer(
         &self,
         events: &[(&str, Option<u32>)],
-        is_known: impl FnOnce(&str) -> bool,
+        is_known: bool,
         details: impl FnOnce() -> Vec<String>,
     ) -> (Vec<String>, bool) {
         let lines = match self {
-            Order::Switch { name: Some(name), .. } if !is_known(name) => {
+            Order::Switch { name: Some(name), .. } if !is_known => {
                 vec![format!("control: there is no event '{name}'")]
             }
             Order::List(Listing::Names) => events.iter().map(|(name, _)| (*name).to_owned()).collect(),

@@ -212,6 +212,11 @@ impl Key {
         matches!(self, Key::Srcline | Key::Srcfile | Key::Addr | Key::SymOff)
     }
 
+    /// Whether debug information tells it.
+    pub fn is_of_line(self) -> bool {
+        matches!(self, Key::Srcline | Key::Srcfile | Key::SrclineFrom | Key::SrclineTo)
+    }
+
     /// Whether it is a branch's.
     pub fn is_of_branch(self) -> bool {
         use Key::*;

@@ -52,7 +52,7 @@ pub use running::Running;
 pub use save::LoadError;
 pub use seal::{SealOptions, SealedRecording, seal};
 pub use source::{Function, LocalSymbols, ObjectRef, Symbols, TimedAddress};
-pub use source_files::{SourceText, Sources};
+pub use source_files::{SourceText, Sources, source_name};
 pub use strings::StringId;
 pub use supplement::LocalFiles;
 pub use tables::{

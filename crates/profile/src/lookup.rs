@@ -3,6 +3,7 @@
 use crate::hash::FastMap;
 use crate::locate::{Locator, ThreadTime, made_name};
 use crate::source::{LocalSymbols, ObjectRef, Symbols, TimedAddress, dso_key};
+use crate::source_files::source_name;
 use crate::strings::Strings;
 use crate::tables::{Object, ObjectKind};
 use perfuse_data::session::{Level, Session};
@@ -74,7 +75,7 @@ impl Lookup {
 
     /// The name of a source file: its path, or the end of it.
     pub fn source_name<'p>(&self, path: &'p str) -> &'p str {
-        path.rsplit('/').next().filter(|_| !self.full_paths).unwrap_or(path)
+        source_name(path, self.full_paths)
     }
 
     /// Path of an object.

@@ -14,6 +14,11 @@ const MOST_KEPT: usize = 64 << 20;
 /// A line is cut after so many bytes.
 const MOST_LINE: usize = 4096;
 
+/// The name by which a source file is called: the end of its path, or all of it.
+pub fn source_name(path: &str, whole: bool) -> &str {
+    path.rsplit('/').next().filter(|_| !whole).unwrap_or(path)
+}
+
 /// Finds source files. Only regular files are read.
 #[derive(Debug, Default)]
 pub struct Sources {

@@ -482,7 +482,7 @@ impl Work for Session<'_> {
 
     fn obey(&mut self, order: Order) -> Result<bool, Error> {
         // A snapshot is taken of rings that are overwritten.
-        if self.plan.overwrite && order == Order::Ignored("snapshot".to_owned()) {
+        if self.plan.overwrite && matches!(&order, Order::Ignored(line) if line == "snapshot") {
             self.switch_now = true;
             return Ok(true);
         }
@@ -496,7 +496,7 @@ impl Work for Session<'_> {
         let group_of = |event: usize| requests.get(event).and_then(|request| request.group);
         let events: Vec<_> =
             names.iter().enumerate().map(|(event, name)| (name.as_str(), group_of(event))).collect();
-        let (lines, is_answered) = order.answer(&events, |_| is_known, || details.clone());
+        let (lines, is_answered) = order.answer(&events, is_known, || details.clone());
         lines.into_iter().for_each(|line| self.observer.remark(&Remark::Control(line)));
         Ok(is_answered)
     }

@@ -301,7 +301,7 @@ fn obey(order: Order, plan: &Plan, counting: &mut Counting) -> Result<(Vec<Strin
     };
     let events: Vec<_> =
         plan.events.iter().map(|request| (request.spec.name.as_str(), request.group)).collect();
-    Ok(order.answer(&events, |_| is_known, || counting.remarks(plan)))
+    Ok(order.answer(&events, is_known, || counting.remarks(plan)))
 }
 
 fn exit(status: ExitStatus) -> Exit {

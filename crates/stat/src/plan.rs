@@ -5,7 +5,7 @@ use crate::measured::Measured;
 use crate::model::Aggregation;
 use perfuse::{Perf, Start};
 use perfuse_events::abi::EventType;
-use perfuse_events::{EventList, EventOptions, EventSet, EventSpec, Machine};
+use perfuse_events::{Cgroups, EventList, EventOptions, EventSet, EventSpec, Machine};
 use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
@@ -149,8 +149,7 @@ pub struct Requests {
     /// How many items there were, and of the last, if it is of one of several PMUs, the name and the PMU.
     wishes: u32,
     last: Option<(String, String)>,
-    /// How many cgroups were named, empty names included.
-    cgroups: usize,
+    cgroups: Cgroups,
     /// Where the events of the last list begin.
     list_begins: usize,
 }
@@ -223,18 +222,11 @@ impl Requests {
         if self.all.is_empty() {
             return Err(Error::Plan("-G is for events before it: say -e first".to_owned()));
         }
-        for name in list.split(',') {
-            let Some(request) = self.all.get_mut(self.cgroups) else {
-                return Err(Error::Plan("-G names more cgroups than there are events before it".to_owned()));
-            };
-            request.cgroup = Some(name.to_owned()).filter(|name| !name.is_empty());
-            self.cgroups += 1;
+        let mut places: Vec<_> = self.all.iter_mut().map(|request| &mut request.cgroup).collect();
+        match self.cgroups.bind(list, &mut places) {
+            true => Ok(()),
+            false => Err(Error::Plan("-G names more cgroups than there are events before it".to_owned())),
         }
-        if self.cgroups == 1 {
-            let cgroup = self.all[0].cgroup.clone();
-            self.all.iter_mut().for_each(|request| request.cgroup.clone_from(&cgroup));
-        }
-        Ok(())
     }
 }
 

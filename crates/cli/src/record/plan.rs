@@ -7,7 +7,7 @@ use crate::exit::Failure;
 use crate::recording::is_read_from_pipe;
 use perfuse::abi::AttrFlags;
 use perfuse::{Perf, Start};
-use perfuse_events::EventSet;
+use perfuse_events::{Cgroups, EventSet};
 use perfuse_record::{
     CallChains, Chains, Choice, Fields, HZ, Plan, Rate, Request, Switch, Target, check, join_tracers,
 };
@@ -230,7 +230,7 @@ fn target(args: &Args, kernel: &Perf, remarks: &mut Vec<String>) -> Result<Targe
 fn requests(args: &Args, kernel: &Perf) -> Result<Vec<Request>, Failure> {
     let catalogue = events::of_kernel(kernel);
     let mut requests = Vec::new();
-    let (mut groups, mut bound) = (0, 0);
+    let (mut groups, mut cgroups) = (0, Cgroups::default());
     for listed in &args.selection.lists {
         for EventSet { name, weak, events, .. } in events::resolve(&listed.events, &catalogue)? {
             groups += 1;
@@ -248,7 +248,7 @@ fn requests(args: &Args, kernel: &Perf) -> Result<Vec<Request>, Failure> {
                 ..Request::new(spec)
             }));
         }
-        listed.cgroups.iter().try_for_each(|list| bind(list, &mut requests, &mut bound))?;
+        listed.cgroups.iter().try_for_each(|list| bind(list, &mut requests, &mut cgroups))?;
     }
     if requests.is_empty() {
         requests.push(Request::cycles());
@@ -260,7 +260,7 @@ fn requests(args: &Args, kernel: &Perf) -> Result<Vec<Request>, Failure> {
     if args.exclude_perf {
         exclude_ourselves(&mut requests)?;
     }
-    args.selection.cgroups.iter().try_for_each(|list| bind(list, &mut requests, &mut bound))?;
+    args.selection.cgroups.iter().try_for_each(|list| bind(list, &mut requests, &mut cgroups))?;
     Ok(requests)
 }
 
@@ -283,19 +283,12 @@ fn exclude_ourselves(requests: &mut [Request]) -> Result<(), Failure> {
     }
 }
 
-/// As in perf: one name is for all events so far; of several, the n-th is for the n-th event, counted over all options.
-fn bind(list: &str, requests: &mut [Request], bound: &mut usize) -> Result<(), Failure> {
-    for name in list.split(',') {
-        let Some(request) = requests.get_mut(*bound) else {
-            return Err(Failure::usage("-G names more cgroups than there are events before it"));
-        };
-        request.cgroup = Some(name.to_owned()).filter(|name| !name.is_empty());
-        *bound += 1;
+fn bind(list: &str, requests: &mut [Request], cgroups: &mut Cgroups) -> Result<(), Failure> {
+    let mut places: Vec<_> = requests.iter_mut().map(|request| &mut request.cgroup).collect();
+    match cgroups.bind(list, &mut places) {
+        true => Ok(()),
+        false => Err(Failure::usage("-G names more cgroups than there are events before it")),
     }
-    if let (1, [first, others @ ..]) = (*bound, requests) {
-        others.iter_mut().for_each(|request| request.cgroup.clone_from(&first.cgroup));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use clap::{Arg, ArgAction, ArgMatches, Command, Error, FromArgMatches};
 use std::ffi::OsString;
 
-/// The events and filters of `-e` and `--filter`, in order.
+/// The events, filters and cgroups of `-e`, `--filter` and `-G`, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Selection {
     /// Those of a `-G` that no `-e` came before.

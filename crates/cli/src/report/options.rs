@@ -377,8 +377,7 @@ impl Plan {
 
     /// Whether source lines are shown.
     pub(super) fn tells_lines(&self) -> bool {
-        let by_line = [Key::Srcline, Key::Srcfile, Key::SrclineFrom, Key::SrclineTo];
-        self.keys.iter().any(|key| by_line.contains(key))
+        self.keys.iter().any(|key| key.is_of_line())
     }
 
     /// How call trees are read.

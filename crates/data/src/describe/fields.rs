@@ -65,6 +65,11 @@ fields! {
 }
 
 impl Field {
+    /// Its name.
+    fn name(self) -> &'static str {
+        ALL.iter().find(|(field, _)| *field == self).map_or("", |(_, name)| name)
+    }
+
     /// The names of all fields.
     pub fn names() -> impl Iterator<Item = &'static str> {
         ALL.iter().map(|(_, name)| *name)
@@ -240,13 +245,12 @@ impl Fields {
             wanted = Set((wanted.0 | asked.plus.0) & !asked.minus.0);
         }
         // These tell of what another prints.
-        for (field, told, of, beside) in [
-            (Field::Srcline, "srcline", Field::Ip, "ip"),
-            (Field::Srccode, "srccode", Field::Ip, "ip"),
-            (Field::Symoff, "symoff", Field::Sym, "sym"),
-        ] {
+        for (field, of) in
+            [(Field::Srcline, Field::Ip), (Field::Srccode, Field::Ip), (Field::Symoff, Field::Sym)]
+        {
             if wanted.has(field) && !set.has(of) {
-                return Err(NoSuchField { event: name, field: told, record: "", beside: Some(beside) });
+                let needs = FieldNeed::Field(of.name());
+                return Err(NoSuchField { event: name, field: field.name(), needs });
             }
         }
         let before = set;
@@ -259,8 +263,8 @@ impl Fields {
                 continue;
             }
             if wanted.has(field) {
-                let record = how_to_record(field);
-                return Err(NoSuchField { event: name, field: field_name, record, beside: None });
+                let needs = FieldNeed::Recording(how_to_record(field));
+                return Err(NoSuchField { event: name, field: field_name, needs });
             }
             set.0 &= !Set::of(&[field]).0;
         }
@@ -279,29 +283,38 @@ impl Fields {
     }
 }
 
-/// A field that was asked for, and that an event's samples do not have.
+/// A field that was asked for, and that has nothing to print of an event's samples.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoSuchField {
     /// The event.
     pub event: String,
     /// The field.
     pub field: &'static str,
-    /// With which option it is recorded.
-    pub record: &'static str,
-    /// The field that has to be there beside it, if that is what is missing.
-    pub beside: Option<&'static str>,
+    /// The thing that is missing.
+    pub needs: FieldNeed,
+}
+
+/// A thing that a field needs, and that is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldNeed {
+    /// The samples do not have it: the option with which it is recorded.
+    Recording(&'static str),
+    /// It tells of what this field prints, which is not there.
+    Field(&'static str),
 }
 
 impl fmt::Display for NoSuchField {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let NoSuchField { event, field, record, beside } = self;
-        if let Some(beside) = beside {
-            return write!(
+        let NoSuchField { event, field, needs } = self;
+        match needs {
+            FieldNeed::Recording(option) => {
+                write!(f, "the samples of {event} do not have what '{field}' prints: record with {option}")
+            }
+            FieldNeed::Field(other) => write!(
                 f,
-                "'{field}' tells of what '{beside}' prints, and that is not among the fields: -F +{beside},{field}"
-            );
+                "'{field}' tells of what '{other}' prints, and that is not among the fields: -F +{other},{field}"
+            ),
         }
-        write!(f, "the samples of {event} do not have what '{field}' prints: record with {record}")
     }
 }
 

@@ -4,6 +4,7 @@ use crate::hash::FastMap;
 use crate::lookup::object_names;
 use crate::names::Names;
 use crate::profile::Profile;
+use crate::source_files::source_name;
 use crate::tables::{ChainStart, LocationId, SampleRow};
 use perfuse_data::session::Level;
 use std::collections::HashMap;
@@ -321,7 +322,7 @@ impl Frames {
     /// are known.
     pub fn line(&self, frame: &Frame) -> Option<(&str, u32)> {
         let (path, line) = self.source(frame)?;
-        Some((path.rsplit('/').next().filter(|_| !self.full_paths).unwrap_or(path), line))
+        Some((source_name(path, self.full_paths), line))
     }
 
     /// The path of the source file, as debug information has it, and the line of a frame, if they are known.

@@ -152,27 +152,10 @@ pub(super) fn orders_about_single_events_are_obeyed() -> Outcome {
     let writing = Arc::new(File::from(writing));
     let mut kernel = kernel(WORKER);
     for (at_us, order) in [
-        (
-            500,
-            "evlist
-evlist -g
-",
-        ),
-        (
-            1500,
-            "disable cycles
-",
-        ),
-        (
-            4500,
-            "enable cycles
-enable nothing
-",
-        ),
-        (
-            6700, "stop
-",
-        ),
+        (500, "evlist\nevlist -g\n"),
+        (1500, "disable cycles\n"),
+        (4500, "enable cycles\nenable nothing\n"),
+        (6700, "stop\n"),
     ] {
         let writing = writing.clone();
         kernel = kernel.at(at_us * 1000, move |_| (&*writing).write_all(order.as_bytes()).expect("room"));
