@@ -82,6 +82,7 @@ pub(crate) mod number {
     pub(crate) const SKB_LOAD_BYTES: u32 = 26;
     pub(crate) const GET_STACKID: u32 = 27;
     pub(crate) const GET_CURRENT_TASK: u32 = 35;
+    pub(crate) const CURRENT_TASK_UNDER_CGROUP: u32 = 37;
     pub(crate) const GET_NUMA_NODE_ID: u32 = 42;
     pub(crate) const PROBE_READ_STR: u32 = 45;
     pub(crate) const PERF_EVENT_READ_VALUE: u32 = 55;
@@ -140,6 +141,7 @@ const HELPERS: &[Helper] = &[
     row(SKB_LOAD_BYTES, &[Arg::Context, Arg::Any, Arg::MemoryOut, Arg::Size], Gives::Number),
     row(GET_STACKID, &[Arg::Context, Arg::Map, Arg::Any], Gives::Number),
     row(GET_CURRENT_TASK, &[], Gives::Number),
+    row(CURRENT_TASK_UNDER_CGROUP, &[Arg::Map, Arg::Any], Gives::Number),
     row(GET_NUMA_NODE_ID, &[], Gives::Number),
     row(PROBE_READ_STR, &[Arg::MemoryOut, Arg::SizeOrZero, Arg::Any], Gives::Number),
     row(PERF_EVENT_READ_VALUE, &[Arg::Map, Arg::Any, Arg::MemoryOut, Arg::Size], Gives::Number),

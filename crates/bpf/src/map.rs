@@ -34,6 +34,8 @@ pub enum MapKind {
     PerCpuArray,
     /// Callchains by their number.
     StackTrace,
+    /// Cgroups to find tasks in.
+    CgroupArray,
     /// A hash that gives up what was not used for longest.
     LruHash,
     /// The same, with a value for each cpu.
@@ -49,7 +51,7 @@ pub enum MapKind {
 }
 
 /// With their numbers.
-const KINDS: [(MapKind, u32, &str); 13] = [
+const KINDS: [(MapKind, u32, &str); 14] = [
     (MapKind::Hash, 1, "hash"),
     (MapKind::Array, 2, "array"),
     (MapKind::ProgArray, 3, "array of programs"),
@@ -57,6 +59,7 @@ const KINDS: [(MapKind, u32, &str); 13] = [
     (MapKind::PerCpuHash, 5, "per-cpu hash"),
     (MapKind::PerCpuArray, 6, "per-cpu array"),
     (MapKind::StackTrace, 7, "stack trace map"),
+    (MapKind::CgroupArray, 8, "array of cgroups"),
     (MapKind::LruHash, 9, "LRU hash"),
     (MapKind::LruPerCpuHash, 10, "per-cpu LRU hash"),
     (MapKind::LpmTrie, 11, "trie of prefixes"),
@@ -97,6 +100,11 @@ impl MapKind {
 
     fn is_lru(self) -> bool {
         matches!(self, MapKind::LruHash | MapKind::LruPerCpuHash)
+    }
+
+    /// Whether its values are objects of the owner's: programs, events, cgroups.
+    pub fn has_objects(self) -> bool {
+        matches!(self, MapKind::ProgArray | MapKind::PerfEventArray | MapKind::CgroupArray)
     }
 
     /// Whether programs get at values by `map_lookup_elem`.
@@ -166,7 +174,7 @@ impl MapSpec {
         let known = match kind {
             MapKind::Array => NUMA_NODE | access | MMAPABLE | INNER_MAP,
             MapKind::PerCpuArray => access,
-            MapKind::ProgArray => NUMA_NODE | RDONLY | WRONLY,
+            MapKind::ProgArray | MapKind::CgroupArray => NUMA_NODE | RDONLY | WRONLY,
             MapKind::PerfEventArray => NUMA_NODE | RDONLY | WRONLY | PRESERVE_ELEMS,
             MapKind::StackTrace => NUMA_NODE | RDONLY | WRONLY | STACK_BUILD_ID,
             MapKind::Queue | MapKind::Stack => NUMA_NODE | access,
@@ -190,9 +198,7 @@ impl MapSpec {
         }
         let sizes = match kind {
             MapKind::Array | MapKind::PerCpuArray => key_size == 4 && value_size != 0 && max_entries != 0,
-            MapKind::ProgArray | MapKind::PerfEventArray => {
-                key_size == 4 && value_size == 4 && max_entries != 0
-            }
+            _ if kind.has_objects() => key_size == 4 && value_size == 4 && max_entries != 0,
             MapKind::StackTrace => {
                 let (frame, most) =
                     if flags & STACK_BUILD_ID != 0 { (32, MOST_FRAMES) } else { (8, MOST_FRAMES) };
@@ -232,7 +238,7 @@ impl MapSpec {
         let value = u64::from(self.value_size).next_multiple_of(8).saturating_mul(cells);
         let each = match self.kind {
             MapKind::RingBuf => return u64::from(self.max_entries),
-            MapKind::ProgArray | MapKind::PerfEventArray => 8,
+            kind if kind.has_objects() => 8,
             MapKind::Array | MapKind::PerCpuArray => value,
             MapKind::StackTrace => value + 16,
             MapKind::LpmTrie => value + 3 * u64::from(self.key_size) + 160,
@@ -353,7 +359,7 @@ impl Map {
             MapKind::Array | MapKind::PerCpuArray => {
                 (vec![0; entries * cells as usize * cell_bytes], Kind::Array)
             }
-            MapKind::ProgArray | MapKind::PerfEventArray => (Vec::new(), Kind::Handles(vec![None; entries])),
+            kind if kind.has_objects() => (Vec::new(), Kind::Handles(vec![None; entries])),
             MapKind::StackTrace => (Vec::new(), Kind::Stacks(vec![None; entries.next_power_of_two()])),
             MapKind::Queue | MapKind::Stack => (Vec::new(), Kind::List(VecDeque::new())),
             MapKind::RingBuf => (Vec::new(), Kind::Ring(Ring::new(entries))),
@@ -456,7 +462,7 @@ impl Map {
         }
     }
 
-    /// `BPF_MAP_UPDATE_ELEM`. Of arrays of programs and events the value is the owner's number of the thing, which the owner has
+    /// `BPF_MAP_UPDATE_ELEM`. Of [arrays of objects](MapKind::has_objects) the value is the owner's number of the thing, which the owner has
     /// made of a descriptor.
     pub fn update(&mut self, key: &[u8], value: &[u8], flags: u64) -> Result<(), Errno> {
         self.may_be_changed()?;

@@ -53,6 +53,11 @@ pub trait World {
         0
     }
 
+    /// Whether the task is in this cgroup, or in one below it, by the owner's number of it.
+    fn is_under_cgroup(&mut self, cgroup: u32) -> bool {
+        false
+    }
+
     /// The cpu.
     fn cpu(&mut self) -> u32 {
         0

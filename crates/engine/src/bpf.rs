@@ -305,6 +305,14 @@ impl Engine {
         run.run(&context, &mut Reach { engine: self, cpu, now, cpu_state: data.cpu_state }) != 0
     }
 
+    /// The program of an event of a probe runs at the hits of all tasks from now on, as one of an event of a whole cpu does: for hosts that
+    /// have no whole cpus.
+    pub fn run_for_all(&mut self, event: EventKey) {
+        if let Some(own) = self.events.get_mut(event) {
+            own.runs_for_all = true;
+        }
+    }
+
     /// Runs the programs of a tracepoint or a probe; the events whose programs do not let the hit pass (rule K4). A program of a
     /// tracepoint is for all events of it; one of a probe for its own, and hits in the process that this measures.
     pub(crate) fn silenced_by_programs(
@@ -320,10 +328,10 @@ impl Engine {
         let process =
             |task: Option<TaskId>| task.and_then(|task| self.tasks.get(&task)).map(|task| task.facts.tid.pid);
         let is_hit = |attached: &&Attached| {
-            type_ == EventType::TRACEPOINT || {
-                let target = self.target_of(attached.event);
-                target.is_none() || process(target) == process(task)
-            }
+            let own = &self.events[attached.event];
+            let is_for_all = type_ == EventType::TRACEPOINT || own.task.is_none() || own.runs_for_all;
+            let target = self.target_of(attached.event);
+            is_for_all || target.is_some() && process(target) == process(task)
         };
         let all: Vec<(EventKey, Arc<dyn Run>)> = all
             .iter()

@@ -91,6 +91,8 @@ pub struct Event {
 
     /// The BPF program that was attached by it (rule K1).
     pub(crate) program: Option<BpfProgram>,
+    /// Its program runs at the hits of all tasks, whichever it measures.
+    pub(crate) runs_for_all: bool,
     pub(crate) buffer: Option<BufferKey>,
     /// Mappings of its descriptor.
     pub(crate) mappings: u32,

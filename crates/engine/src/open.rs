@@ -242,6 +242,7 @@ impl Engine {
             lost: 0,
             itrace_started: false,
             program: None,
+            runs_for_all: false,
             buffer: None,
             mappings: 0,
             asynchronous: false,

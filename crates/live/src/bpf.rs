@@ -90,6 +90,9 @@ pub(crate) trait Caller {
     /// The file of a descriptor of another process, by the number that the caller has for that; `None`: there is no such process.
     fn opened_in(&self, pid: i32, fd: i32) -> Option<Opened>;
 
+    /// The id of the cgroup whose directory a descriptor of its own has open: `EBADF`.
+    fn cgroup(&self, fd: i32) -> Result<u64, Errno>;
+
     /// The real user.
     fn uid(&self) -> u32;
 
@@ -164,28 +167,30 @@ struct Program {
     types: Option<u32>,
     loaded_ns: u64,
     uid: u32,
+    /// The process that loaded it.
+    process: Tid,
     sees: Sight,
     tag: [u8; 8],
     attachments: Vec<Weak<Attachment>>,
     faulted: bool,
 }
 
-/// The tasks whose hits of a tracepoint a program may see: those that the one who loaded it may look at.
+/// The tasks whose hits of a tracepoint or a probe a program may see: those that the one who loaded it may look at.
 #[derive(Clone, Debug)]
-enum Sight {
+pub(crate) enum Sight {
     All,
     Of(proc::Credentials),
 }
 
 impl Sight {
-    fn of(loader: Tid) -> Self {
+    pub(crate) fn of(loader: Tid) -> Self {
         match proc::may_measure_all(loader) {
             true => Sight::All,
             false => Sight::Of(proc::Credentials::of(loader)),
         }
     }
 
-    fn has(&self, tid: Tid) -> bool {
+    pub(crate) fn has(&self, tid: Tid) -> bool {
         match self {
             Sight::All => true,
             Sight::Of(credentials) => credentials.may_look_at(tid),
@@ -215,6 +220,8 @@ struct State {
     files: BTreeMap<FileId, File>,
     /// Events in arrays, by the number that the arrays have.
     events: BTreeMap<u32, EventKey>,
+    /// Events of probes whose programs run at the hits of all tasks that these may see.
+    carriers: BTreeSet<EventKey>,
     /// Events that an array or a link no longer has.
     released: Vec<EventKey>,
     /// Rings with a record for a reader who waits.
@@ -258,15 +265,16 @@ impl Shared {
             programs: BTreeMap::new(),
             ids: BTreeMap::new(),
             links: BTreeMap::new(),
-            types: BTreeMap::new(),
+            types: types::Types::of_kernel().map(|types| (types::KERNEL, types)).into_iter().collect(),
             files: BTreeMap::new(),
             events: BTreeMap::new(),
+            carriers: BTreeSet::new(),
             released: Vec::new(),
             woken: BTreeSet::new(),
             threads: BTreeMap::new(),
             told: Vec::new(),
             stale: 0,
-            last: [0; 5],
+            last: [0, 0, 0, 0, types::KERNEL],
             last_file: 0,
             random: seed,
         })))
@@ -339,6 +347,19 @@ impl Shared {
         let state = self.lock();
         let mut programs = state.programs.values();
         programs.any(|own| own.program_type == ProgramType::Tracepoint && own.sees.has(tid))
+    }
+
+    /// Whether a process has loaded programs of this type.
+    pub(crate) fn has_loaded(&self, process: Tid, program_type: ProgramType) -> bool {
+        let state = self.lock();
+        let mut programs = state.programs.values();
+        programs.any(|own| own.program_type == program_type && own.process == process)
+    }
+
+    /// The program of an event of a probe runs at the hits of all tasks that it may see, or no longer.
+    pub(crate) fn set_carrier(&self, event: EventKey, carries: bool) {
+        let carriers = &mut self.lock().carriers;
+        let _ = if carries { carriers.insert(event) } else { carriers.remove(&event) };
     }
 
     /// A task is this process and thread from now on; `None`: it is gone.
@@ -647,7 +668,7 @@ impl State {
         }
         let of_programs = self.programs.values().filter_map(|own| own.types);
         let used: BTreeSet<u32> = of_programs.chain(self.maps.values().map(|own| own.types[0])).collect();
-        self.types.retain(|id, own| own.files > 0 || used.contains(id));
+        self.types.retain(|id, own| *id == types::KERNEL || own.files > 0 || used.contains(id));
     }
 
     /// The programs in an array of programs, by their ids.

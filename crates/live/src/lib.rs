@@ -47,6 +47,7 @@ pub use perfuse_engine as engine;
 mod bpf;
 mod build_id;
 pub mod call_texts;
+mod cgroups;
 mod clock;
 mod debug;
 #[cfg(any(test, target_arch = "aarch64"))]

@@ -693,7 +693,7 @@ impl Machine {
     ///
     /// The target has to be [adopted](Self::adopt) before (`ESRCH`). `rights`: those of the caller, which the front
     /// has asked. Beyond what Linux refuses: `EACCES`
-    /// for whole cpus, and for samples with the kernel's part if [only the user's](Settings::user_samples_only) are to be had;
+    /// for whole cpus (but see [`carry_programs`](Self::carry_programs)), and for samples with the kernel's part if [only the user's](Settings::user_samples_only) are to be had;
     /// `ENOENT` for events of which nothing tells, breakpoints among them where debug registers are without
     /// effect; `EOPNOTSUPP` for samples of single faults and switches, for records of switches, and for
     /// breakpoints in this very process.
@@ -701,10 +701,11 @@ impl Machine {
         &mut self,
         caller: TaskId,
         attr: &mut Vec<u8>,
-        arguments: OpenArguments,
+        mut arguments: OpenArguments,
         group: Option<EventKey>,
         rights: Rights,
     ) -> Result<EventKey, Errno> {
+        let carries = self.carry_programs(caller, attr, &mut arguments);
         let seen = Attr::peek(attr, ByteOrder::NATIVE);
         let Attr { type_, sample_period: period, flags, .. } = seen;
         if period != 0 || seen.sample_type.contains(SampleType::CALLCHAIN) {
@@ -789,7 +790,7 @@ impl Machine {
             self.on_own.insert(event, target);
         }
         if let Some(number) = probe {
-            self.probe_opened(event, number);
+            self.probe_opened(event, number, carries);
         }
         self.look_again(target.into_iter().collect());
         Ok(event)

@@ -478,12 +478,17 @@ pub(crate) fn has_gained_rights(pid: Tid) -> bool {
         || groups.first() != groups.last()
 }
 
+/// What a thread has mounted, as `mountinfo` of proc(5) tells it.
+pub(crate) fn mounts(tid: Tid) -> String {
+    std::fs::read_to_string(format!("/proc/{tid}/mountinfo")).unwrap_or_default()
+}
+
 /// Whether files of this device, as a thread has it mounted, have pages that the kernel can read: a probe is in none
 /// of those that are made when they are read.
 pub(crate) fn files_have_pages(tid: Tid, (major, minor): (u32, u32)) -> bool {
     const WITHOUT: [&str; 8] =
         ["proc", "tracefs", "debugfs", "securityfs", "binfmt_misc", "hugetlbfs", "mqueue", "bpf"];
-    let mounts = std::fs::read_to_string(format!("/proc/{tid}/mountinfo")).unwrap_or_default();
+    let mounts = mounts(tid);
     let device = format!("{major}:{minor}");
     let mut kinds = mounts
         .lines()

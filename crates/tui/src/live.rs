@@ -1,8 +1,9 @@
 //! A profile that goes on: [`watch`] records, and hands over what came in each interval as a [`Window`].
 //!
 //! Three threads share the work. The caller's records into a socket ([`streamed`]). One reads the other end into a profile and closes
-//! its windows by the clock, where a turn of the rings ends. One has the windows, and looks at them as long as it likes: meanwhile the next one grows, so that no
-//! more than two are ever in memory. Where nothing comes from the rings, a record that says so keeps the windows going.
+//! its windows by the times of the samples ([`Bounds`]). One has the windows, and looks at them as long as it likes: meanwhile the
+//! next one grows, so that no more than two are ever in memory. Where nothing comes from the rings, a record that says so keeps the
+//! windows going.
 
 use perfuse_data::replay::{Lost, Replay};
 use perfuse_data::tool::kind;
@@ -26,9 +27,9 @@ pub struct Window {
     pub profile: Profile,
     /// Records that were lost in it.
     pub lost: u64,
-    /// When it began, since the recording did.
+    /// When it began, since the recording did, by the clock of the samples.
     pub begin: Duration,
-    /// How long it is: an interval, or more where somebody looked at the one before for longer.
+    /// How long it is: an interval, or more where somebody looked at the one before for longer, or where samples ceased to come.
     pub length: Duration,
 }
 
@@ -144,39 +145,95 @@ fn read(stream: UnixStream, collected: &Plan, every: Duration, handing: &Handing
     // A recording that never began has no windows; the recorder tells the reason.
     let Ok(data) = PerfData::from_reader(stream, ReadOptions::default()) else { return };
     let mut reading = Reading::new(collected.clone());
-    let mut began = Instant::now();
-    let (mut begin, mut marks, mut lost, mut told) = (None, 0, Lost::default(), 0);
+    let (mut bounds, mut lost, mut told) = (Bounds::new(every, Instant::now()), Lost::default(), 0);
     let _ = handing.sender.send(None);
     let mut replay = Replay::new(data).joined();
     let passed: Result<(), Infallible> = replay.each(|step| {
         // Records that cannot be read are left out.
         let Ok(step) = step else { return Ok(()) };
-        // A turn of the rings comes behind the mark of the next one: what has come up to a mark was there two turns before.
-        let now = Instant::now();
-        match (step.entry.kind(), begin) {
+        let sampled = step.sample().and_then(|sample| sample.time);
+        match step.entry.kind() {
             // All that ran before was told.
-            (kind::FINISHED_INIT, _) => (began, begin, marks) = (now, None, 0),
-            (kind::FINISHED_ROUND, None) => {
-                marks += 1;
-                begin = (marks == 2).then_some(now);
-            }
-            (kind::FINISHED_ROUND, Some(since)) if now - since >= every && handing.may() => {
-                let profile = reading.take(step.session);
-                let lost = lost.total() - std::mem::replace(&mut told, lost.total());
-                handing.hand(Window { profile, lost, begin: since - began, length: now - since });
-                begin = Some(now);
-            }
+            kind::FINISHED_INIT => bounds = Bounds::new(every, Instant::now()),
+            kind::FINISHED_ROUND => bounds.turn(Instant::now()),
             _ => {}
         }
+        let at = sampled.map_or(bounds.last, |time| bounds.sampled(time));
+        if let Some(end) = bounds.due(at)
+            && handing.may()
+        {
+            let profile = reading.take(step.session);
+            let lost = lost.total() - std::mem::replace(&mut told, lost.total());
+            let (begin, length) = bounds.close(end);
+            handing.hand(Window { profile, lost, begin, length });
+        }
+        bounds.last = at;
         lost.add(&step);
         reading.step(&step);
         Ok(())
     });
     let Ok(()) = passed;
     let profile = reading.finish(replay.session());
-    let (lost, begin) = (lost.total() - told, begin.unwrap_or(began));
+    let lost = lost.total() - told;
     if lost > 0 || profile.events().iter().any(|event| event.samples > 0) {
-        handing.hand(Window { profile, lost, begin: begin - began, length: begin.elapsed() });
+        let (begin, length) = bounds.close(bounds.last);
+        handing.hand(Window { profile, lost, begin, length });
+    }
+}
+
+/// Turns of the rings without a sample after which none is on its way: samples come two turns after they were taken.
+const QUIET_TURNS: u32 = 3;
+
+/// Where a window ends: before the first sample that was taken an interval after the window's begin. Samples come later than they
+/// were taken, many at once, and those of the first moments all together: when they come says nothing. Only where none
+/// come, the reader's clock goes on in place of theirs. Times are counted since the recording began.
+#[derive(Debug)]
+struct Bounds {
+    every: Duration,
+    /// When the window began.
+    begin: Duration,
+    /// When the last sample was taken, or, where none come, now.
+    last: Duration,
+    /// Of the first sample: the time it bears, and when that was.
+    first: Option<(u64, Duration)>,
+    /// The reader's clock at the turn that brought the last sample, and at the last turn.
+    heard: Instant,
+    turned: Instant,
+    /// Turns since then.
+    quiet: u32,
+}
+
+impl Bounds {
+    fn new(every: Duration, now: Instant) -> Bounds {
+        let zero = Duration::ZERO;
+        Bounds { every, begin: zero, last: zero, first: None, heard: now, turned: now, quiet: 0 }
+    }
+
+    /// A turn of the rings has ended.
+    fn turn(&mut self, now: Instant) {
+        (self.turned, self.quiet) = (now, self.quiet + 1);
+        if self.quiet > QUIET_TURNS {
+            self.last += now - self.heard;
+            self.heard = now;
+        }
+    }
+
+    /// When a sample was taken that bears a time.
+    fn sampled(&mut self, time: u64) -> Duration {
+        let (first, at) = *self.first.get_or_insert((time, self.last));
+        (self.heard, self.quiet) = (self.turned, 0);
+        self.last.max(at + Duration::from_nanos(time.saturating_sub(first)))
+    }
+
+    /// Where the window ends, if it does before a moment.
+    fn due(&self, at: Duration) -> Option<Duration> {
+        (at >= self.begin + self.every).then(|| self.last.max(self.begin + self.every).min(at))
+    }
+
+    /// Ends the window: its begin, and its length. The next one begins there.
+    fn close(&mut self, end: Duration) -> (Duration, Duration) {
+        let begin = std::mem::replace(&mut self.begin, end);
+        (begin, end.saturating_sub(begin))
     }
 }
 
@@ -216,5 +273,64 @@ impl Observer for Watching<'_> {
 
     fn wrote(&mut self, written: &Written) {
         self.observer.wrote(written);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// Windows of an interval of 100 ms: turns of the rings at so many ms, each with the times of the samples that come behind
+    /// it. Each window by its begin, its length and how many samples it has.
+    fn windows(turns: &[(u64, &[u64])], may: impl Fn(u64) -> bool) -> Vec<(u64, u64, usize)> {
+        let zero = Instant::now();
+        let mut bounds = Bounds::new(Duration::from_millis(100), zero);
+        let (mut closed, mut samples) = (Vec::new(), 0);
+        let mut close = |bounds: &mut Bounds, at, now, samples: &mut usize| {
+            if let Some(end) = bounds.due(at).filter(|_| may(now)) {
+                let (begin, length) = bounds.close(end);
+                let ms = |time: Duration| u64::try_from(time.as_millis()).expect("moments");
+                closed.push((ms(begin), ms(length), std::mem::take(samples)));
+            }
+            bounds.last = at;
+        };
+        for &(now, times) in turns {
+            bounds.turn(zero + Duration::from_millis(now));
+            let last = bounds.last;
+            close(&mut bounds, last, now, &mut samples);
+            for time in times {
+                let at = bounds.sampled(5000 * MS + time * MS);
+                close(&mut bounds, at, now, &mut samples);
+                samples += 1;
+            }
+        }
+        closed
+    }
+
+    #[test]
+    fn windows_end_by_the_times_of_samples() {
+        // Half a second comes at once, and the rest behind it.
+        let backlog: Vec<u64> = (0..50).map(|i| i * 10).collect();
+        let rest: Vec<u64> = (50..62).map(|i| i * 10).collect();
+        let turns: [(u64, &[u64]); 3] = [(10, &[]), (600, &backlog), (700, &rest)];
+        let five: Vec<_> = (0..6).map(|i| (i * 100, 100, 10)).collect();
+        assert_eq!(windows(&turns, |_| true), five);
+        // Nobody took the first before the last came: the window is as long as it is.
+        let all = windows(&turns, |now| now == 700);
+        assert_eq!(all, [(0, 500, 50), (500, 100, 10)]);
+    }
+
+    #[test]
+    fn windows_end_by_the_clock_where_no_samples_come() {
+        let turns: Vec<(u64, &[u64])> = (1..=9).map(|turn| (turn * 50, &[][..])).collect();
+        assert_eq!(windows(&turns, |_| true), [(0, 200, 0), (200, 100, 0), (300, 100, 0)]);
+        // Some come, then none, then some again, which bear times before the last end.
+        let some: [u64; 3] = [0, 10, 20];
+        let mut turns: Vec<(u64, &[u64])> = vec![(50, &some)];
+        turns.extend((2..=5).map(|turn| (turn * 50, &[][..])));
+        turns.extend([(300, &[230, 260][..]), (350, &[310, 390][..])]);
+        assert_eq!(windows(&turns, |_| true), [(0, 220, 3), (220, 100, 3)]);
     }
 }

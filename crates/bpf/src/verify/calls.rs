@@ -273,6 +273,7 @@ impl Verifier<'_> {
             number::PERF_EVENT_OUTPUT | number::PERF_EVENT_READ | number::PERF_EVENT_READ_VALUE => {
                 kind == MapKind::PerfEventArray
             }
+            number::CURRENT_TASK_UNDER_CGROUP => kind == MapKind::CgroupArray,
             number::GET_STACKID => kind == MapKind::StackTrace,
             number::RINGBUF_OUTPUT | number::RINGBUF_RESERVE | number::RINGBUF_QUERY => {
                 kind == MapKind::RingBuf

@@ -109,6 +109,11 @@ pub(crate) fn helper<'w>(run: &mut Run<'_, 'w>, id: u32, args: [u64; 5]) -> Opti
         number::GET_CURRENT_TASK => run.world.current_task(),
         number::GET_CURRENT_CGROUP_ID => run.world.cgroup_id(),
         number::GET_CURRENT_ANCESTOR_CGROUP_ID => run.world.ancestor_cgroup_id(a as u32),
+        number::CURRENT_TASK_UNDER_CGROUP => {
+            let cgroup = run.memory.maps.get(map_of(a)?).ok()?.handle(b & u64::from(u32::MAX));
+            let cgroup = cgroup.map_err(|errno| if errno == Errno::ENOENT { Errno::EAGAIN } else { errno });
+            result(cgroup.map(|cgroup| run.world.is_under_cgroup(cgroup).into()))
+        }
         number::GET_FUNC_IP => run.world.function_address(),
         number::GET_ATTACH_COOKIE => run.world.cookie(),
         number::SEND_SIGNAL | number::SEND_SIGNAL_THREAD => {

@@ -4,7 +4,7 @@ use super::draw;
 use perfuse_bpf::{Errno, MapKind, MapSpec, Maps};
 use perfuse_testkit::Outcome;
 
-const KINDS: [MapKind; 13] = [
+const KINDS: [MapKind; 14] = [
     MapKind::Hash,
     MapKind::Array,
     MapKind::ProgArray,
@@ -12,6 +12,7 @@ const KINDS: [MapKind; 13] = [
     MapKind::PerCpuHash,
     MapKind::PerCpuArray,
     MapKind::StackTrace,
+    MapKind::CgroupArray,
     MapKind::LruHash,
     MapKind::LruPerCpuHash,
     MapKind::LpmTrie,
@@ -34,7 +35,7 @@ pub(super) fn declarations_are_answered_alike() -> Outcome {
                 MapKind::RingBuf => (size(0), size(0), size(4096)),
                 MapKind::LpmTrie => (size(8), size(8), size(4)),
                 MapKind::StackTrace => (size(4), size(80), size(4)),
-                MapKind::ProgArray | MapKind::PerfEventArray => (size(4), size(4), size(4)),
+                _ if kind.has_objects() => (size(4), size(4), size(4)),
                 _ => (size(4), size(8), size(4)),
             };
             let entries = if u64::from(value) * u64::from(entries) > 1 << 24 { 4096 } else { entries };
@@ -64,8 +65,8 @@ pub(super) fn calls_are_answered_alike() -> Outcome {
     let mut differ = Vec::new();
     let mut calls = 0;
     for kind in KINDS {
-        // What is in arrays of programs and events is the owner's; which entries an LRU gives up is told nowhere.
-        if matches!(kind, MapKind::ProgArray | MapKind::PerfEventArray) {
+        // What is in arrays of objects is the owner's; which entries an LRU gives up is told nowhere.
+        if kind.has_objects() {
             continue;
         }
         for seed in 0..30 {

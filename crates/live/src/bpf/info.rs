@@ -29,7 +29,7 @@ impl Info {
 }
 
 /// Writes a text with its zero, as much as there is room for: `ENOSPC` if that is not all.
-fn write_text(caller: &mut dyn Caller, to: u64, room: u32, text: &[u8]) -> Result<(), Errno> {
+pub(super) fn write_text(caller: &mut dyn Caller, to: u64, room: u32, text: &[u8]) -> Result<(), Errno> {
     let shown = text.len().min((room as usize).saturating_sub(1));
     caller.write(to, &[&text[..shown], &[0]].concat())?;
     if shown < text.len() { Err(Errno::ENOSPC) } else { Ok(()) }

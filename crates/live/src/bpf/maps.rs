@@ -2,6 +2,7 @@
 
 use super::attr::Attr;
 use super::{Caller, DONE, EVENT, File, FileId, MAP, Map, Object, Opened, Reply, State, name};
+use crate::cgroups;
 use perfuse_abi::Errno;
 use perfuse_bpf::map::{ENOTSUPP, flag};
 use perfuse_bpf::{MapKind, MapSpec, ProgramId};
@@ -61,7 +62,7 @@ impl State {
             return Err(Errno::EINVAL);
         }
         let is_typed = key_type != 0 || value_type != 0;
-        let types = if is_typed { self.types_of(caller, types as i32)? } else { 0 };
+        let types = if is_typed { self.own_types_of(caller, types as i32)? } else { 0 };
         let map = match self.machine.maps.create(spec.clone()) {
             Err(Errno::ENOMEM | Errno::ENFILE) => {
                 self.collect();
@@ -190,7 +191,7 @@ impl State {
         let mut bytes = vec![0; self.map(id)?.user_value_bytes()];
         caller.read(value, &mut bytes)?;
         match self.map(id)?.spec().kind {
-            MapKind::ProgArray | MapKind::PerfEventArray => {
+            kind if kind.has_objects() => {
                 self.set_object(engine, caller, (id, by), &key, &bytes, flags)
             }
             _ => {
@@ -202,7 +203,7 @@ impl State {
         }
     }
 
-    /// Puts a program or an event, whose descriptor is the value, into an array of these (rule K21).
+    /// Puts a program, an event or a cgroup, whose descriptor is the value, into an array of these (rule K21).
     fn set_object(
         &mut self,
         engine: &Engine,
@@ -221,7 +222,9 @@ impl State {
         if index >= most {
             return Err(Errno::E2BIG);
         }
-        let handle = if kind == MapKind::ProgArray {
+        let handle = if kind == MapKind::CgroupArray {
+            caller.cgroup(fd).map(cgroups::handle)?
+        } else if kind == MapKind::ProgArray {
             let program = &self.programs[&self.program_of(caller, fd)?];
             let (handle, program_type) = (program.program.0, program.program_type);
             let own = self.maps.get_mut(&id).ok_or(Errno::EBADF)?;

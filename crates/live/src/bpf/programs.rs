@@ -142,7 +142,8 @@ impl State {
             self.machine.unload(program)?;
             return Err(errno);
         }
-        let (uid, tag, sees) = (caller.uid(), tag(&slots), Sight::of(caller.thread().1));
+        let (process, thread) = caller.thread();
+        let (uid, tag, sees) = (caller.uid(), tag(&slots), Sight::of(thread));
         let id = self.number(PROGRAM);
         let loaded_ns = proc::clock_ns(libc::CLOCK_BOOTTIME);
         self.ids.insert(program, id);
@@ -158,6 +159,7 @@ impl State {
                 types,
                 loaded_ns,
                 uid,
+                process,
                 sees,
                 tag,
                 attachments: Vec::new(),

@@ -1,6 +1,7 @@
 //! Programs on events: the context that they get, and what their helpers see of the thread that was interrupted.
 
 use super::{Attachment, Shared, State, Told};
+use crate::cgroups;
 use crate::proc;
 use crate::ptrace::Tid;
 use crate::remote;
@@ -52,8 +53,9 @@ impl State {
         let Some(own) = self.programs.get(&id) else { return 0 };
         let (program, program_type) = (own.program, own.program_type);
         let thread = context.task.and_then(|task| self.threads.get(&task)).copied().unwrap_or((0, 0));
-        // All tasks hit a tracepoint. A hit that the program may not see passes.
-        if program_type == ProgramType::Tracepoint && !own.sees.has(thread.1) {
+        // Hits of all tasks come here. One that the program may not see passes.
+        let is_for_all = program_type == ProgramType::Tracepoint || self.carriers.contains(&context.event);
+        if is_for_all && !own.sees.has(thread.1) {
             return 1;
         }
         let mut bytes = registers(context.cpu_state);
@@ -148,6 +150,7 @@ pub(super) struct Surroundings<'a> {
     /// Facts of the thread that this run has looked up.
     ids: Option<u64>,
     name: Option<[u8; 16]>,
+    cgroups: Option<Vec<u64>>,
     stacks: [Option<Vec<u64>>; 2],
     /// How long memory of the thread was read for.
     read_for: Duration,
@@ -174,9 +177,16 @@ impl<'a> Surroundings<'a> {
             woken: Vec::new(),
             ids: None,
             name: None,
+            cgroups: None,
             stacks: [None, None],
             read_for: Duration::ZERO,
         }
+    }
+
+    /// The thread's cgroups, from the root on.
+    fn cgroups(&mut self) -> &[u64] {
+        let thread = self.thread.1;
+        self.cgroups.get_or_insert_with(|| cgroups::of(thread))
     }
 
     fn event(&self, handle: u32) -> Result<EventKey, Errno> {
@@ -218,6 +228,18 @@ impl World for Surroundings<'_> {
             comm[..len].copy_from_slice(&name[..len]);
             comm
         })
+    }
+
+    fn cgroup_id(&mut self) -> u64 {
+        self.cgroups().last().copied().unwrap_or(0)
+    }
+
+    fn ancestor_cgroup_id(&mut self, level: u32) -> u64 {
+        self.cgroups().get(level as usize).copied().unwrap_or(0)
+    }
+
+    fn is_under_cgroup(&mut self, cgroup: u32) -> bool {
+        self.cgroups().iter().any(|id| cgroups::handle(*id) == cgroup)
     }
 
     fn cpu(&mut self) -> u32 {

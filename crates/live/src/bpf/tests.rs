@@ -41,6 +41,10 @@ impl Caller for View<'_> {
         Some(self.opened(fd))
     }
 
+    fn cgroup(&self, _fd: i32) -> Result<u64, Errno> {
+        Err(Errno::EBADF)
+    }
+
     fn uid(&self) -> u32 {
         7
     }

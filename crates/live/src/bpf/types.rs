@@ -1,13 +1,16 @@
 //! Types (BTF) that programs and maps are told with: looked through, kept, and told again. Nothing here hangs on them but that functions
-//! for helpers have one, as Linux wants it.
+//! for helpers have one, as Linux wants it. Those of the kernel, which it shows as a file, can be had, too: loaders look for them.
 
 use super::attr::Attr;
+use super::info::write_text;
 use super::{Caller, DONE, Object, Opened, Reply, State, TYPES};
 use perfuse_abi::Errno;
 use perfuse_bpf::Insn;
 use perfuse_bpf::insn::Constant;
 use perfuse_bpf::map::ENOTSUPP;
 use std::collections::BTreeSet;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 
 /// Bytes of all types of a hosting.
 const LIMIT: usize = 64 << 20;
@@ -19,10 +22,17 @@ const FUNC: u32 = 12;
 const FUNC_PROTO: u32 = 13;
 const LAST_KIND: u32 = 19;
 
-/// Types of one load.
+/// The id of the kernel's types.
+pub(super) const KERNEL: u32 = 1;
+/// Where the kernel shows them.
+const KERNEL_FILE: &str = "/sys/kernel/btf/vmlinux";
+
+/// Types of one load, or the kernel's.
 #[derive(Debug)]
 pub(super) struct Types {
+    /// Of the kernel none: they are read when somebody asks.
     bytes: Vec<u8>,
+    len: u32,
     /// Kind and what its count says, by number; there is none with number 0.
     kinds: Vec<(u32, u32)>,
     pub(super) files: usize,
@@ -90,7 +100,27 @@ impl Types {
         if at != types.len() || !refers.iter().all(is_there) {
             return Err(Errno::EINVAL);
         }
-        Ok(Types { bytes, kinds, files: 0 })
+        Ok(Types { len: bytes.len() as u32, bytes, kinds, files: 0 })
+    }
+
+    /// The kernel's, where it has some.
+    pub(super) fn of_kernel() -> Option<Self> {
+        let len = std::fs::metadata(KERNEL_FILE).ok()?.len().try_into().ok()?;
+        Some(Types { bytes: Vec::new(), len, kinds: Vec::new(), files: 0 })
+    }
+
+    /// As many bytes as there is room for.
+    fn shown(&self, id: u32, room: u32) -> Result<Vec<u8>, Errno> {
+        let len = room.min(self.len) as usize;
+        if id != KERNEL {
+            return Ok(self.bytes[..len].to_vec());
+        }
+        let mut shown = vec![0; len];
+        if len > 0 {
+            let read = File::open(KERNEL_FILE).and_then(|file| file.read_exact_at(&mut shown, 0));
+            read.map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno))?;
+        }
+        Ok(shown)
     }
 
     /// Whether the type of a function is one that other files do not see (`BTF_FUNC_STATIC`); `None` of no function.
@@ -137,6 +167,12 @@ impl State {
         Ok(Reply::Opens(self.open(Object::Types(id), true, true)))
     }
 
+    /// The types of a descriptor, by their id, for a map or a program: `EACCES` of the kernel's.
+    pub(super) fn own_types_of(&self, caller: &dyn Caller, fd: i32) -> Result<u32, Errno> {
+        let id = self.types_of(caller, fd)?;
+        if id == KERNEL { Err(Errno::EACCES) } else { Ok(id) }
+    }
+
     /// The types of a descriptor, by their id: `EBADF`, `EINVAL`.
     pub(super) fn types_of(&self, caller: &dyn Caller, fd: i32) -> Result<u32, Errno> {
         match caller.opened(fd) {
@@ -164,7 +200,7 @@ impl State {
             return if pointed.is_empty() { Ok(None) } else { Err((Errno::EINVAL, "missing btf func_info")) };
         }
         let id =
-            self.types_of(caller, fd).map_err(|errno| (errno, "prog_btf_fd is not pointing to valid btf"))?;
+            self.own_types_of(caller, fd).map_err(|errno| (errno, "prog_btf_fd is not pointing to valid btf"))?;
         let types = &self.types[&id];
         if count == 0 {
             return if pointed.is_empty() {
@@ -214,20 +250,31 @@ impl State {
     ) -> Result<Reply, Errno> {
         const BYTES: usize = 32;
         let own = &self.types[&id];
-        let place = asked.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes));
-        let room = word(asked, 8).unwrap_or(0) as usize;
-        let shown = room.min(own.bytes.len());
-        if shown > 0 {
-            caller.write(place, &own.bytes[..shown])?;
+        let pointer = |at: usize| u64::from_ne_bytes(std::array::from_fn(|index| asked[at + index]));
+        let room = |at: usize| word(asked, at).unwrap_or(0);
+        let name: &[u8] = if id == KERNEL { b"vmlinux" } else { b"" };
+        let (name_to, name_room) = (pointer(16), room(24));
+        let shown = own.shown(id, room(8))?;
+        if !shown.is_empty() {
+            caller.write(pointer(0), &shown)?;
+        }
+        if (name_to == 0) != (name_room == 0) {
+            return Err(Errno::EINVAL);
+        }
+        let named = if name_to == 0 { Ok(()) } else { write_text(caller, name_to, name_room, name) };
+        if !matches!(named, Ok(()) | Err(Errno::ENOSPC)) {
+            return named.and(DONE);
         }
         let mut info = [0; BYTES];
-        info[..8].copy_from_slice(&place.to_ne_bytes());
-        info[8..12].copy_from_slice(&(own.bytes.len() as u32).to_ne_bytes());
+        info.copy_from_slice(&asked[..BYTES]);
+        info[8..12].copy_from_slice(&own.len.to_ne_bytes());
         info[12..16].copy_from_slice(&id.to_ne_bytes());
+        info[24..28].copy_from_slice(&(name.len() as u32).to_ne_bytes());
+        info[28..32].copy_from_slice(&u32::from(id == KERNEL).to_ne_bytes());
         let len = BYTES.min(attr.u32(4) as usize);
         caller.write(attr.u64(8), &info[..len])?;
         caller.write(attr.address_of(4), &(len as u32).to_ne_bytes())?;
-        DONE
+        named.and(DONE)
     }
 }
 

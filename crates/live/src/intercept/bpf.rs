@@ -9,6 +9,7 @@ use super::inject::{self, MapAt};
 use super::rings::MapCall;
 use super::{Intercept, Note, Process};
 use crate::bpf::{Caller, FileId, Opened, Reply, Told};
+use crate::cgroups;
 use crate::machine::Machine;
 use crate::proc;
 use crate::ptrace::Tid;
@@ -91,6 +92,10 @@ impl Caller for Tool<'_> {
 
     fn opened(&self, fd: i32) -> Opened {
         opened(self.files, self.tid, fd)
+    }
+
+    fn cgroup(&self, fd: i32) -> Result<u64, Errno> {
+        cgroups::behind(self.tid, fd).ok_or(Errno::EBADF)
     }
 
     fn uid(&self) -> u32 {

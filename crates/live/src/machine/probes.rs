@@ -2,7 +2,7 @@
 //! map tells, and the supervisor puts traps there.
 
 use super::Machine;
-use crate::bpf::Probe;
+use crate::bpf::{Probe, Sight};
 use crate::proc;
 use crate::ptrace::Tid;
 use crate::remote;
@@ -99,6 +99,8 @@ pub(super) struct ProbeTable {
     /// By the number that is told the engine.
     all: Vec<ProbeLocation>,
     events: BTreeMap<EventKey, u64>,
+    /// Events whose programs run in all processes that they may see.
+    carriers: BTreeMap<EventKey, Sight>,
     changed: bool,
 }
 
@@ -136,7 +138,8 @@ impl ProbeTable {
         let type_ = type_of_uprobe();
         let pmu = ProbePmu::uprobe(Box::new(Numbered)).of_type(type_).for_everybody();
         let pmu = engine.register(Box::new(pmu)).ok()?;
-        Some(ProbeTable { pmu, type_, all: Vec::new(), events: BTreeMap::new(), changed: false })
+        let (events, carriers) = (BTreeMap::new(), BTreeMap::new());
+        Some(ProbeTable { pmu, type_, all: Vec::new(), events, carriers, changed: false })
     }
 }
 
@@ -250,16 +253,24 @@ impl Machine {
         Ok(())
     }
 
-    pub(super) fn probe_opened(&mut self, event: EventKey, number: u64) {
-        if let Some(places) = &mut self.places {
-            places.events.insert(event, number);
-            places.changed = true;
+    /// `carries`: the processes in which it is besides, for its programs.
+    pub(super) fn probe_opened(&mut self, event: EventKey, number: u64, carries: Option<Sight>) {
+        let Some(places) = &mut self.places else { return };
+        places.events.insert(event, number);
+        places.changed = true;
+        if let Some(sight) = carries {
+            places.carriers.insert(event, sight);
+            self.engine.run_for_all(event);
+            self.bpf.set_carrier(event, true);
         }
     }
 
     pub(super) fn probe_closed(&mut self, event: EventKey) {
         if let Some(places) = &mut self.places {
             places.changed |= places.events.remove(&event).is_some();
+            if places.carriers.remove(&event).is_some() {
+                self.bpf.set_carrier(event, false);
+            }
         }
     }
 
@@ -287,7 +298,8 @@ impl Machine {
         let of_process = |task: &TaskId| self.tasks.get(task).is_some_and(|known| known.pid == pid);
         let mut maps = None;
         for (&event, &number) in &places.events {
-            if !self.engine.targets(event).iter().any(of_process) {
+            let is_carried = || places.carriers.get(&event).is_some_and(|sight| sight.has(pid));
+            if !self.engine.targets(event).iter().any(of_process) && !is_carried() {
                 continue;
             }
             wanted.any = true;

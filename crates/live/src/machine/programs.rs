@@ -1,9 +1,10 @@
 //! BPF programs and maps of those who are served: calls of `bpf(2)`, and programs that come to events and go.
 
 use super::Machine;
-use crate::bpf::{self, Caller, FileId, Reply};
-use perfuse_abi::{Attr, AttrFlags, Errno, EventType, Software};
-use perfuse_engine::{EventKey, Ioctl, TaskId};
+use crate::bpf::{self, Caller, FileId, Reply, Sight};
+use perfuse_abi::{Attr, AttrFlags, ByteOrder, Errno, EventType, Software};
+use perfuse_bpf::ProgramType;
+use perfuse_engine::{EventKey, Ioctl, OpenArguments, TaskId};
 
 /// Whether an event of a whole cpu shows what its owner's programs write, and nothing of others: everybody may have such a one.
 pub(super) fn only_writes_what_programs_do(attr: &Attr) -> bool {
@@ -26,6 +27,35 @@ pub(super) fn only_writes_what_programs_do(attr: &Attr) -> bool {
 }
 
 impl Machine {
+    /// Who has loaded programs of tracepoints or probes attaches them by events of a whole cpu: libbpf and bpftrace know no others.
+    /// Such an event becomes one of its opener's own thread, which shows it nothing of others; programs run at the hits of all
+    /// threads that they may see, those of the answer.
+    pub(super) fn carry_programs(
+        &self,
+        caller: TaskId,
+        attr: &mut [u8],
+        arguments: &mut OpenArguments,
+    ) -> Option<Sight> {
+        if arguments.pid != -1 || attr.len() < Attr::SIZE_VER0 as usize {
+            return None;
+        }
+        let seen = Attr::peek(attr, ByteOrder::NATIVE);
+        let is_probe = self.places.as_ref().is_some_and(|places| places.type_ == seen.type_);
+        let program_type = match seen.type_ {
+            EventType::TRACEPOINT => ProgramType::Tracepoint,
+            _ if is_probe => ProgramType::Kprobe,
+            _ => return None,
+        };
+        let (pid, tid) = self.tid_of(caller)?;
+        if !self.bpf.has_loaded(pid, program_type) {
+            return None;
+        }
+        (arguments.pid, arguments.cpu) = (0, -1);
+        let flags = seen.flags | AttrFlags::EXCLUDE_KERNEL;
+        Attr { flags, ..seen }.poke(attr, ByteOrder::NATIVE);
+        Some(Sight::of(tid))
+    }
+
     /// The objects.
     pub(crate) fn bpf(&self) -> &bpf::Shared {
         &self.bpf

@@ -2,7 +2,7 @@
 //! right, and where a filter refuses `perf_event_open(2)`.
 
 use super::{play, play_with};
-use perfuse_testkit::{Outcome, Sandbox, Skip, need};
+use perfuse_testkit::{Outcome, OwnCgroup, Sandbox, Skip, need};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -82,6 +82,12 @@ pub(crate) fn programs_are_loaded_and_run_alike() -> Outcome {
     compare("loads")
 }
 
+pub(crate) fn cgroups_are_known_alike() -> Outcome {
+    // The program makes another.
+    OwnCgroup::new("bpf")?;
+    compare_in("cgroups", &[Sandbox::new(), Sandbox::new().refusing_perf_event_open(libc::EPERM)])
+}
+
 pub(crate) fn programs_run_though_their_tracepoint_is_off() -> Outcome {
     need::tracefs()?;
     compare_in("off", &[Sandbox::new(), Sandbox::new().refusing_perf_event_open(libc::EPERM)])
@@ -95,7 +101,8 @@ pub(crate) fn programs_of_a_user_see_no_calls_of_others() -> Outcome {
     }
     let program = Program::new("off")?;
     let output = play_with(Sandbox::new(), &["serve", &program.0.display().to_string(), "user"]);
-    let told = "sys_enter: ok ok ok\na user's: 2 runs\nsys_exit: ok ok ok\na user's: 2 runs\n";
+    let told = |name: &str| format!("{name}: ok ok ok\na user's: 2 runs\n");
+    let told = ["sys_enter", "sys_exit", "sys_enter"].map(told).concat();
     assert_eq!(String::from_utf8_lossy(&output.stdout), told, "{output:?}");
     Ok(())
 }

@@ -324,6 +324,42 @@ static void execed(char *self)
 	waitpid(child, 0, 0);
 }
 
+/* Types of one's own, and of the kernel. */
+static void told_types(const char *whose, int types)
+{
+	char name[16] = "?", little[4] = "?";
+	u8 bytes[24];
+	struct bpf_btf_info info = { .btf = U(bytes), .btf_size = sizeof(bytes), .name = U(name), .name_len = sizeof(name) };
+	SAY(whose, BPF(BPF_OBJ_GET_INFO_BY_FD, .info = { .bpf_fd = types, .info_len = sizeof(info), .info = U(&info) }));
+	struct stat about = {};
+	stat("/sys/kernel/btf/vmlinux", &about);
+	printf("'%s' %u, the kernel's %u, as long as the file %d, begins %x %x\n", name, info.name_len, info.kernel_btf, info.btf_size == about.st_size,
+	       bytes[0], bytes[1]);
+	info = (struct bpf_btf_info){ .name = U(little), .name_len = sizeof(little) };
+	SAY("a short name", BPF(BPF_OBJ_GET_INFO_BY_FD, .info = { .bpf_fd = types, .info_len = sizeof(info), .info = U(&info) }));
+	printf("'%s' %u\n", little, info.name_len);
+	info = (struct bpf_btf_info){ .name_len = 4 };
+	SAY("a name into nowhere", BPF(BPF_OBJ_GET_INFO_BY_FD, .info = { .bpf_fd = types, .info_len = sizeof(info), .info = U(&info) }));
+	info = (struct bpf_btf_info){ .btf_size = 4 };
+	SAY("types into nowhere", BPF(BPF_OBJ_GET_INFO_BY_FD, .info = { .bpf_fd = types, .info_len = sizeof(info), .info = U(&info) }));
+	SAY("a map of them", BPF(BPF_MAP_CREATE, .map_type = BPF_MAP_TYPE_ARRAY, .key_size = 4, .value_size = 4, .max_entries = 1, .btf_fd = types,
+				 .btf_key_type_id = 1, .btf_value_type_id = 1));
+	struct bpf_insn insns[] = { MOV(0, 0), EXIT };
+	struct bpf_func_info functions[] = { { 0, 3 } };
+	SAY("a program of them", load_typed(insns, COUNT(insns), types, functions, 1));
+}
+
+static void types(void)
+{
+	union bpf_attr next = { .start_id = 0 };
+	SAY("the first types", sys_bpf(BPF_BTF_GET_NEXT_ID, &next, sizeof(next)));
+	printf("%u\n", next.next_id);
+	int kernel = BPF(BPF_BTF_GET_FD_BY_ID, .btf_id = next.next_id);
+	SAY("opened", kernel);
+	told_types("the kernel's", kernel);
+	told_types("its own", load_types());
+}
+
 int main(int argc, char **argv)
 {
 	setvbuf(stdout, 0, _IOFBF, 1 << 20);
@@ -339,6 +375,7 @@ int main(int argc, char **argv)
 	verdicts();
 	runs();
 	surroundings();
+	types();
 	execed(argv[0]);
 	return 0;
 }

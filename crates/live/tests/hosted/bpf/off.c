@@ -14,11 +14,16 @@ static u64 id_of(const char *name)
 	return id;
 }
 
-static int tracepoint(u64 id)
+static int tracepoint_of(u64 id, int pid, int cpu)
 {
 	struct perf_event_attr attr = { .type = PERF_TYPE_TRACEPOINT, .size = sizeof(attr), .config = id, .sample_period = 1, .disabled = 1,
 					.exclude_kernel = 1 };
-	return syscall(SYS_perf_event_open, &attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
+	return syscall(SYS_perf_event_open, &attr, pid, cpu, -1, PERF_FLAG_FD_CLOEXEC);
+}
+
+static int tracepoint(u64 id)
+{
+	return tracepoint_of(id, 0, -1);
 }
 
 /* A call that nobody else makes. */
@@ -63,8 +68,30 @@ static void off(const char *name)
 	printf("closed: %llu runs\n", at_index(map, 0));
 }
 
+/* libbpf attaches programs by events of the first cpu. */
+static void on_a_cpu(const char *name)
+{
+	int map = map_of(BPF_MAP_TYPE_ARRAY, 4, 8, 2, 0), program = counts_calls(map), event = tracepoint_of(id_of(name), -1, 0);
+	printf("%s on a cpu: %s %s", name, said(program), said(event));
+	int link = BPF(BPF_LINK_CREATE, .link_create = { .prog_fd = program, .target_fd = event, .attach_type = BPF_PERF_EVENT });
+	printf(" %s %s\n", said(link), said(ioctl(event, PERF_EVENT_IOC_ENABLE, 0)));
+	called(10);
+	fflush(stdout);
+	pid_t child = fork();
+	if (!child) {
+		called(5);
+		_exit(0);
+	}
+	waitpid(child, 0, 0);
+	printf("on a cpu: %llu runs\n", at_index(map, 0));
+	close(link);
+	called(3);
+	printf("without the link: %llu runs\n", at_index(map, 0));
+	close(event);
+}
+
 /* A user without rights is told of his own calls, and of nobody else's. */
-static void of_a_user(const char *name)
+static void of_a_user(const char *name, int pid, int cpu)
 {
 	u64 id = id_of(name);
 	int to[2], from[2];
@@ -73,7 +100,7 @@ static void of_a_user(const char *name)
 	pid_t child = fork();
 	if (!child) {
 		setresgid(65534, 65534, 65534), setresuid(65534, 65534, 65534), prctl(PR_SET_DUMPABLE, 1);
-		int map = map_of(BPF_MAP_TYPE_ARRAY, 4, 8, 2, 0), program = counts_calls(map), event = tracepoint(id);
+		int map = map_of(BPF_MAP_TYPE_ARRAY, 4, 8, 2, 0), program = counts_calls(map), event = tracepoint_of(id, pid, cpu);
 		printf("%s: %s %s", name, said(program), said(event));
 		printf(" %s\n", said(ioctl(event, PERF_EVENT_IOC_SET_BPF, program)));
 		called(2);
@@ -91,8 +118,8 @@ static void of_a_user(const char *name)
 int main(int argc, char **argv)
 {
 	if (argc > 1)
-		of_a_user("sys_enter"), of_a_user("sys_exit");
+		of_a_user("sys_enter", 0, -1), of_a_user("sys_exit", 0, -1), of_a_user("sys_enter", -1, 0);
 	else
-		off("sys_enter"), off("sys_exit");
+		off("sys_enter"), off("sys_exit"), on_a_cpu("sys_enter"), on_a_cpu("sys_exit");
 	return 0;
 }
