@@ -8,6 +8,7 @@
 //! - `maps`, `programs`, `types`, `info`: the commands.
 //! - `test_run`: `BPF_PROG_TEST_RUN`.
 //! - `run`: programs on events, and what their helpers see.
+//! - `tasks`: what the kernel would have of the threads that programs run for.
 //! - `mapped`: memory of maps that tools have mapped.
 //!
 //! An object lives as long as something leads to it: a file, a program that uses a map, an array of programs, an event or a link. What
@@ -19,6 +20,7 @@ mod mapped;
 mod maps;
 mod programs;
 mod run;
+mod tasks;
 mod test_run;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
 //! Programs on events: the context that they get, and what their helpers see of the thread that was interrupted.
 
-use super::{Attachment, Shared, State, Told};
+use super::{Attachment, Shared, State, Told, tasks};
 use crate::cgroups;
 use crate::proc;
 use crate::ptrace::Tid;
@@ -242,6 +242,10 @@ impl World for Surroundings<'_> {
         self.cgroups().iter().any(|id| cgroups::handle(*id) == cgroup)
     }
 
+    fn current_task(&mut self) -> u64 {
+        tasks::address(self.thread.1)
+    }
+
     fn cpu(&mut self) -> u32 {
         self.cpu
     }
@@ -265,7 +269,10 @@ impl World for Surroundings<'_> {
     }
 
     /// Linux tells addresses of users from others.
-    fn read_kernel(&mut self, addr: u64, _into: &mut [u8]) -> Result<(), Errno> {
+    fn read_kernel(&mut self, addr: u64, into: &mut [u8]) -> Result<(), Errno> {
+        if let Some(read) = tasks::read(self.thread.1, addr, into) {
+            return read;
+        }
         Err(if addr < crate::TASK_SIZE { Errno::ERANGE } else { Errno::EFAULT })
     }
 

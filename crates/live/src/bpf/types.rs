@@ -8,7 +8,7 @@ use perfuse_abi::Errno;
 use perfuse_bpf::Insn;
 use perfuse_bpf::insn::Constant;
 use perfuse_bpf::map::ENOTSUPP;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
@@ -36,6 +36,48 @@ pub(super) struct Types {
     /// Kind and what its count says, by number; there is none with number 0.
     kinds: Vec<(u32, u32)>,
     pub(super) files: usize,
+}
+
+/// Where the members of a struct of the kernel are in it, in bytes; none where it has no types.
+pub(super) fn kernel_members(structure: &str) -> BTreeMap<String, u64> {
+    std::fs::read(KERNEL_FILE).ok().and_then(|bytes| members(&bytes, structure)).unwrap_or_default()
+}
+
+fn members(bytes: &[u8], structure: &str) -> Option<BTreeMap<String, u64>> {
+    const STRUCT: u32 = 4;
+    let [header, types_at, types_len, names_at] = [4, 8, 12, 16].map(|at| word(bytes, at).map(|word| word as usize));
+    let types = bytes.get(header? + types_at?..)?.get(..types_len?)?;
+    let names = bytes.get(header? + names_at?..)?;
+    let name = |at: usize| names.get(at..)?.split(|byte| *byte == 0).next();
+    let mut at = 0;
+    while at < types.len() {
+        let info = word(types, at + 4)?;
+        let (kind, count) = (info >> 24 & 0x1f, (info & 0xffff) as usize);
+        if kind == STRUCT && name(word(types, at)? as usize)? == structure.as_bytes() {
+            // Of structs with bit fields the place has their size, too.
+            let place = |word: u32| u64::from(if info >> 31 == 1 { word & 0xff_ffff } else { word }) / 8;
+            let member = |index: usize| {
+                let at = at + 12 + 12 * index;
+                let name = String::from_utf8_lossy(name(word(types, at)? as usize)?).into_owned();
+                Some((name, place(word(types, at + 8)?)))
+            };
+            return (0..count).map(member).collect();
+        }
+        at += 12 + bytes_behind(kind, count as u32)? as usize;
+    }
+    None
+}
+
+/// Bytes behind the twelve that all types have.
+fn bytes_behind(kind: u32, count: u32) -> Option<u32> {
+    Some(match kind {
+        1 | 14 | 17 => 4,
+        2 | 7..=12 | 16 | 18 => 0,
+        3 => 12,
+        4 | 5 | 15 | 19 => 12 * count,
+        6 | FUNC_PROTO => 8 * count,
+        _ => return None,
+    })
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
@@ -76,14 +118,7 @@ impl Types {
             let (name, info, refers_to) =
                 (name.ok_or(Errno::EINVAL)?, info.ok_or(Errno::EINVAL)?, refers_to.ok_or(Errno::EINVAL)?);
             let (kind, count) = (info >> 24 & 0x1f, info & 0xffff);
-            let behind = match kind {
-                1 | 14 | 17 => 4,
-                2 | 7..=12 | 16 | 18 => 0,
-                3 => 12,
-                4 | 5 | 15 | 19 => 12 * count,
-                6 | FUNC_PROTO => 8 * count,
-                _ => return Err(Errno::EINVAL),
-            };
+            let behind = bytes_behind(kind, count).ok_or(Errno::EINVAL)?;
             if name as usize >= names.len() || kind > LAST_KIND {
                 return Err(Errno::EINVAL);
             }
