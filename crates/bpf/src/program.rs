@@ -48,7 +48,7 @@ impl ProgramType {
             1, 2, 3, 4, 5, 6, 7, 8, 12, 14, 15, 16, 35, 42, 45, 80, 87, 88, 89, 105, 106, 112, 113, 114, 115,
             118, 123, 125, 130, 131, 132, 133, 134, 160, 181, 182, 195, 208,
         ];
-        const TRACING: &[u32] = &[22, 25, 27, 55, 67, 109, 117];
+        const TRACING: &[u32] = &[22, 25, 27, 37, 55, 67, 109, 117];
         match helper {
             4 | 45 => self != ProgramType::SocketFilter,
             26 => self == ProgramType::SocketFilter,

@@ -11,6 +11,7 @@ suite! {
     witnesses:
         perf_stat_counts_what_linux_counts,
         perf_record_wakes_up_as_seldom_as_on_linux,
+        bpftrace_tells_what_it_tells_on_linux,
         tracepoints_are_linuxs;
     measurements:
         says_why_not,
@@ -164,6 +165,76 @@ fn perf_record_wakes_up_as_seldom_as_on_linux() -> Outcome {
 }
 
 /// Records of system calls, and of births, programs and ends of processes, with filters of the kernel's, are those of Linux.
+/// A program in C that is removed on drop.
+struct Compiled(PathBuf);
+
+impl Compiled {
+    fn new(name: &str, source: &str) -> Result<Self, Skip> {
+        let compiler = need::program("cc")?;
+        let path = std::env::temp_dir().join(format!("perfuse-run-{name}-{}", std::process::id()));
+        let mut command = Command::new(compiler);
+        command.args(["-xc", "-O1", "-o"]).arg(&path).arg("-").stdin(Stdio::piped());
+        let mut child = command.spawn().expect("the compiler starts");
+        std::io::Write::write_all(&mut child.stdin.take().expect("a pipe"), source.as_bytes())
+            .expect("it reads");
+        assert!(child.wait().expect("it ends").success(), "{name}");
+        Ok(Compiled(path))
+    }
+}
+
+impl Drop for Compiled {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// bpftrace attaches programs by events of whole cpus, and looks for the kernel's types: what it tells of a command of its own is
+/// the same as on Linux.
+fn bpftrace_tells_what_it_tells_on_linux() -> Outcome {
+    need::root()?;
+    need::tracefs()?;
+    need::events()?;
+    let bpftrace = need::program("bpftrace")?;
+    let calls = Compiled::new(
+        "calls",
+        "#include <fcntl.h>\n\
+         __attribute__((noinline)) int work(int x) { __asm__ volatile(\"\"); return 2 * x; }\n\
+         int main(void) {\n\
+             for (int i = 0; i < 1000; i++) work(i);\n\
+             volatile char path[] = \"/perfuse/nothing\";\n\
+             for (int i = 0; i < 7; i++) open((char *)path, O_RDONLY);\n\
+             return 3;\n\
+         }\n",
+    )?;
+    let path = calls.0.to_str().expect("names are UTF-8");
+    let comm = &calls.0.file_name().expect("a name").to_str().expect("names are UTF-8")[..15];
+    let program = format!(
+        "uprobe:{path}:work {{ @calls = count(); @arg = sum(arg0); @t[tid] = nsecs; }}
+         uretprobe:{path}:work /@t[tid]/ {{ @returns = count(); @value = sum(retval); @late = sum(@t[tid] > nsecs); delete(@t[tid]); }}
+         tracepoint:syscalls:sys_enter_openat /comm == \"{comm}\" && strncmp(str(args->filename), \"/perfuse\", 8) == 0/ {{ @opened[str(args->filename)] = count(); }}
+         tracepoint:syscalls:sys_exit_openat /comm == \"{comm}\" && args->ret < 0/ {{ @failed[args->ret] = count(); }}
+         tracepoint:sched:sched_process_exit /comm == \"{comm}\"/ {{ @ends = count(); @parent = curtask == 0; }}"
+    );
+    let told = |command: &mut Command| {
+        let command = command.args(["-q", "-e", &program, "-c", path]).env_remove("LD_LIBRARY_PATH");
+        let output = command.output().expect("it runs");
+        let text = text(&output);
+        let mut lines: Vec<String> =
+            text.lines().filter(|line| line.starts_with('@')).map(str::to_owned).collect();
+        assert!(lines.len() > 8 && output.status.success(), "{text}");
+        // A hash has its own order.
+        lines.sort();
+        lines
+    };
+    let linux = told(&mut Command::new(&bpftrace));
+    assert!(linux.contains(&"@calls: 1000".to_owned()), "{linux:?}");
+    for sandbox in [Sandbox::new(), Sandbox::new().refusing_perf_event_open(libc::EPERM)] {
+        let mut command = sandbox.command(env!("CARGO_BIN_EXE_perfuse"));
+        assert_eq!(told(command.args(["run", "--"]).arg(&bpftrace)), linux);
+    }
+    Ok(())
+}
+
 fn tracepoints_are_linuxs() -> Outcome {
     need::perf()?;
     need::tracefs()?;

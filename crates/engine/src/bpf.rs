@@ -305,6 +305,21 @@ impl Engine {
         run.run(&context, &mut Reach { engine: self, cpu, now, cpu_state: data.cpu_state }) != 0
     }
 
+    /// Whether an event is switched on, and what it measures is there.
+    pub fn is_on(&self, event: EventKey) -> bool {
+        self.events.get(event).is_some_and(|own| own.state >= State::Inactive)
+    }
+
+    /// The program of an event that is on runs as at an overflow, for hosts that find out by themselves when that is.
+    pub fn run_program(&mut self, event: EventKey, cpu: u32, now: u64, cpu_state: &dyn CpuState) {
+        if self.is_on(event) {
+            let period = self.events[event].hw.sample_period;
+            // There is no sample to be had.
+            let _ = self.program_wants(event, cpu, now, &SampleData::new(cpu_state), period);
+            self.settle(now);
+        }
+    }
+
     /// The program of an event of a probe runs at the hits of all tasks from now on, as one of an event of a whole cpu does: for hosts that
     /// have no whole cpus.
     pub fn run_for_all(&mut self, event: EventKey) {

@@ -69,7 +69,10 @@ mod tests {
         let all = paths(mounts, "4:cpu:/x\n0::/a/b\n").expect("they are mounted");
         assert_eq!(all, "/sys/fs/cgroup/unified/ /sys/fs/cgroup/unified/a /sys/fs/cgroup/unified/a/b");
         assert_eq!(paths(mounts, "0::/\n").as_deref(), Some("/sys/fs/cgroup/unified/"));
-        assert_eq!([paths(mounts, "0::/../b\n"), paths(mounts, "4:cpu:/x\n"), paths("", "0::/\n")], [None, None, None]);
+        assert_eq!(
+            [paths(mounts, "0::/../b\n"), paths(mounts, "4:cpu:/x\n"), paths("", "0::/\n")],
+            [None, None, None]
+        );
         // That of a container, without a namespace for cgroups.
         let part = "31 24 0:28 /docker/1 /sys/fs/cgroup ro - cgroup2 cgroup rw\n";
         assert_eq!(paths(part, "0::/docker/1/a\n").as_deref(), Some("/sys/fs/cgroup/ /sys/fs/cgroup/a"));

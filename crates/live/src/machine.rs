@@ -26,6 +26,7 @@ use perfuse_engine::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+mod clocks;
 mod ioctls;
 mod maps;
 mod names;
@@ -40,9 +41,11 @@ mod tests;
 mod tracepoints;
 mod watches;
 
+pub(crate) use clocks::DueClock;
 pub(crate) use namespaces::Namespaces;
 pub use probes::ProbedFile;
 pub(crate) use probes::ProbesAt;
+use programs::Carried;
 pub(crate) use sampled::TickResult;
 pub(crate) use tracepoints::Until;
 pub(crate) use watches::ArmedBreakpoint;
@@ -153,6 +156,7 @@ pub struct Machine {
     places: Option<probes::ProbeTable>,
     stepping: steps::Stepping,
     tracepoints: tracepoints::Tracepoints,
+    clocks: clocks::Clocks,
     /// What programs have made by `bpf(2)`.
     bpf: bpf::Shared,
     /// Once an event asks for them.
@@ -220,6 +224,7 @@ impl Machine {
             places,
             stepping,
             tracepoints,
+            clocks: clocks::Clocks::default(),
             bpf: bpf::Shared::new(),
             build_ids: None,
             estimate_switches: settings.estimate_switches,
@@ -789,8 +794,13 @@ impl Machine {
         if let Some(target) = target.filter(|_| own) {
             self.on_own.insert(event, target);
         }
-        if let Some(number) = probe {
-            self.probe_opened(event, number, carries);
+        match carries {
+            Some(Carried { sight, clock: Some((cpu, period)) }) => self.add_clock(event, cpu, period, sight),
+            carries => {
+                if let Some(number) = probe {
+                    self.probe_opened(event, number, carries.map(|carries| carries.sight));
+                }
+            }
         }
         self.look_again(target.into_iter().collect());
         Ok(event)
@@ -942,6 +952,7 @@ impl Machine {
         let tasks = self.engine.targets(event);
         self.on_own.remove(&event);
         self.probe_closed(event);
+        self.remove_clock(event);
         let now = self.now();
         self.engine.close(event, now);
         self.look_again(tasks);

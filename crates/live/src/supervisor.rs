@@ -22,6 +22,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 mod calls;
+mod clocks;
 mod detached;
 mod guardian;
 mod linker;
@@ -33,6 +34,7 @@ mod step;
 mod wakeup;
 mod watch;
 
+use clocks::Clocked;
 use detached::Detached;
 pub use guardian::take_unguarded;
 use probe::TrapCause;
@@ -238,6 +240,9 @@ pub struct Supervisor {
     /// When the time of calls is over that were begun again, and the alarm for that.
     deadlines: BTreeSet<(u64, Tid)>,
     alarm: Alarm,
+    /// Tracees that are asked to stop for clocks, and when the next clock goes off.
+    clocked: Clocked,
+    clock_at: Option<u64>,
     /// No rest of a call is to be begun.
     ends_calls: bool,
 }
@@ -273,6 +278,8 @@ impl Supervisor {
             paced: 0,
             deadlines: BTreeSet::new(),
             alarm: Alarm::new()?,
+            clocked: Clocked::new(),
+            clock_at: None,
             ends_calls: false,
         })
     }
@@ -447,6 +454,7 @@ impl Supervisor {
             self.follow_probes();
             self.follow_steps();
             self.follow_deadlines();
+            self.follow_clocks(front);
             self.follow_lent(front);
             self.tick();
             if !front.between(self) {
@@ -523,6 +531,7 @@ impl Supervisor {
         let gone = self.tracees.remove(&tid);
         self.early.retain(|&early| early != tid);
         self.asked_for.remove(&tid);
+        self.clocked.remove(&tid);
         self.detached.remove(&tid);
         gone.into_iter().for_each(|tracee| self.text_is_gone(tracee.pid));
         if matches!(self.guardian, Some(Some(_))) {
@@ -566,6 +575,7 @@ impl Supervisor {
         let went_on = self.is_begun_again(tid);
         self.restart_call(tid, status);
         self.settle_call(tid, status, went_on);
+        self.run_clocks(front, tid);
         if self.asked_for.contains(&tid) && self.leaves(front, tid, status) {
             front.effects(&self.machine);
             return;

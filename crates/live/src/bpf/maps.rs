@@ -191,9 +191,7 @@ impl State {
         let mut bytes = vec![0; self.map(id)?.user_value_bytes()];
         caller.read(value, &mut bytes)?;
         match self.map(id)?.spec().kind {
-            kind if kind.has_objects() => {
-                self.set_object(engine, caller, (id, by), &key, &bytes, flags)
-            }
+            kind if kind.has_objects() => self.set_object(engine, caller, (id, by), &key, &bytes, flags),
             _ => {
                 self.take_from_mapped(id);
                 self.map_mut(id)?.update(&key, &bytes, flags)?;

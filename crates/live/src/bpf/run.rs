@@ -223,7 +223,10 @@ impl World for Surroundings<'_> {
         let (process, thread) = self.thread;
         *self.name.get_or_insert_with(|| {
             let mut comm = [0; 16];
-            let name = proc::comm(process, thread);
+            let name = match thread {
+                0 => format!("swapper/{}", self.cpu).into_bytes(),
+                _ => proc::comm(process, thread),
+            };
             let len = name.len().min(15);
             comm[..len].copy_from_slice(&name[..len]);
             comm

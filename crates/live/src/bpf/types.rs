@@ -45,7 +45,8 @@ pub(super) fn kernel_members(structure: &str) -> BTreeMap<String, u64> {
 
 fn members(bytes: &[u8], structure: &str) -> Option<BTreeMap<String, u64>> {
     const STRUCT: u32 = 4;
-    let [header, types_at, types_len, names_at] = [4, 8, 12, 16].map(|at| word(bytes, at).map(|word| word as usize));
+    let [header, types_at, types_len, names_at] =
+        [4, 8, 12, 16].map(|at| word(bytes, at).map(|word| word as usize));
     let types = bytes.get(header? + types_at?..)?.get(..types_len?)?;
     let names = bytes.get(header? + names_at?..)?;
     let name = |at: usize| names.get(at..)?.split(|byte| *byte == 0).next();
@@ -234,8 +235,9 @@ impl State {
         if count == 0 && attr.u32(104) == 0 {
             return if pointed.is_empty() { Ok(None) } else { Err((Errno::EINVAL, "missing btf func_info")) };
         }
-        let id =
-            self.own_types_of(caller, fd).map_err(|errno| (errno, "prog_btf_fd is not pointing to valid btf"))?;
+        let id = self
+            .own_types_of(caller, fd)
+            .map_err(|errno| (errno, "prog_btf_fd is not pointing to valid btf"))?;
         let types = &self.types[&id];
         if count == 0 {
             return if pointed.is_empty() {

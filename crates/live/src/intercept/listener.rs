@@ -100,8 +100,8 @@ fn serve(
         // the thread goes on in its program.
         for look in 0..100 {
             let machine = machine.lock().unwrap_or_else(PoisonError::into_inner);
-            let steps = machine.steps_have_changed();
-            if !machine.period_has_changed() && !machine.watches_have_changed() && !steps {
+            let others = machine.steps_have_changed() || machine.clocks_have_changed();
+            if !machine.period_has_changed() && !machine.watches_have_changed() && !others {
                 break;
             }
             drop(machine);

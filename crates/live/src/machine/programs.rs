@@ -1,6 +1,6 @@
 //! BPF programs and maps of those who are served: calls of `bpf(2)`, and programs that come to events and go.
 
-use super::Machine;
+use super::{Machine, clocks};
 use crate::bpf::{self, Caller, FileId, Reply, Sight};
 use perfuse_abi::{Attr, AttrFlags, ByteOrder, Errno, EventType, Software};
 use perfuse_bpf::ProgramType;
@@ -26,24 +26,36 @@ pub(super) fn only_writes_what_programs_do(attr: &Attr) -> bool {
     is_output && WITHOUT_RECORDS.contains(attr.flags)
 }
 
+/// An event of a whole cpu that stands for programs.
+#[derive(Debug)]
+pub(super) struct Carried {
+    /// The threads for which they run.
+    pub(super) sight: Sight,
+    /// The cpu and the period of a clock.
+    pub(super) clock: Option<(u32, u64)>,
+}
+
 impl Machine {
-    /// Who has loaded programs of tracepoints or probes attaches them by events of a whole cpu: libbpf and bpftrace know no others.
-    /// Such an event becomes one of its opener's own thread, which shows it nothing of others; programs run at the hits of all
-    /// threads that they may see, those of the answer.
+    /// Who has loaded programs of tracepoints, probes or overflows attaches them by events of a whole cpu: libbpf and bpftrace know no
+    /// others. Such an event becomes one of its opener's own thread, which shows it nothing of others; programs run at the hits of all
+    /// threads that they may see. Of a clock that goes off it becomes one that counts nothing.
     pub(super) fn carry_programs(
         &self,
         caller: TaskId,
         attr: &mut [u8],
         arguments: &mut OpenArguments,
-    ) -> Option<Sight> {
+    ) -> Option<Carried> {
         if arguments.pid != -1 || attr.len() < Attr::SIZE_VER0 as usize {
             return None;
         }
         let seen = Attr::peek(attr, ByteOrder::NATIVE);
         let is_probe = self.places.as_ref().is_some_and(|places| places.type_ == seen.type_);
+        let cpu = u32::try_from(arguments.cpu).ok().filter(|cpu| *cpu < self.cpus)?;
+        let clock = clocks::period_ns(&seen).map(|period| (cpu, period));
         let program_type = match seen.type_ {
             EventType::TRACEPOINT => ProgramType::Tracepoint,
             _ if is_probe => ProgramType::Kprobe,
+            _ if clock.is_some() => ProgramType::PerfEvent,
             _ => return None,
         };
         let (pid, tid) = self.tid_of(caller)?;
@@ -51,9 +63,10 @@ impl Machine {
             return None;
         }
         (arguments.pid, arguments.cpu) = (0, -1);
+        let config = if clock.is_some() { Software::DUMMY.0 } else { seen.config };
         let flags = seen.flags | AttrFlags::EXCLUDE_KERNEL;
-        Attr { flags, ..seen }.poke(attr, ByteOrder::NATIVE);
-        Some(Sight::of(tid))
+        Attr { config, flags, ..seen }.poke(attr, ByteOrder::NATIVE);
+        Some(Carried { sight: Sight::of(tid), clock })
     }
 
     /// The objects.

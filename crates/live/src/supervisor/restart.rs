@@ -329,7 +329,7 @@ impl Supervisor {
     pub(super) fn set_alarm(&mut self) {
         let look = self.looks_at_lent().then_some(self.look_at);
         let first = self.deadlines.first().map(|first| first.0);
-        self.alarm.set(first.into_iter().chain(look).min());
+        self.alarm.set([first, look, self.clock_at].into_iter().flatten().min());
     }
 }
 

@@ -88,6 +88,10 @@ pub(crate) fn cgroups_are_known_alike() -> Outcome {
     compare_in("cgroups", &[Sandbox::new(), Sandbox::new().refusing_perf_event_open(libc::EPERM)])
 }
 
+pub(crate) fn programs_at_clocks_of_cpus_do_the_same() -> Outcome {
+    compare("clocks")
+}
+
 pub(crate) fn programs_run_though_their_tracepoint_is_off() -> Outcome {
     need::tracefs()?;
     compare_in("off", &[Sandbox::new(), Sandbox::new().refusing_perf_event_open(libc::EPERM)])

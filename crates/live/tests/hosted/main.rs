@@ -191,6 +191,7 @@ macro_rules! scenarios {
                             bpf::programs_on_probes_and_their_memory_do_the_same,
                             bpf::programs_are_loaded_and_run_alike,
                             bpf::cgroups_are_known_alike,
+                            bpf::programs_at_clocks_of_cpus_do_the_same,
                             bpf::programs_run_though_their_tracepoint_is_off,
                             bpf::programs_of_a_user_see_no_calls_of_others,
                             bpf::drawn_calls_of_bpf_are_answered_alike,
