@@ -399,10 +399,12 @@ impl Credentials {
             Some(ids.collect::<Result<Vec<u32>, _>>().ok()?.iter().all(|other| *other == id))
         };
         let permitted = self.permitted.zip(Status(&others).set("CapPrm"));
+        // The memory of the dead is gone: Linux asks no more about it.
+        let is_dead = || Status(&others).field("State").is_some_and(|state| state.starts_with(['Z', 'X']));
         self.ids.is_some_and(|(user, group)| {
             is_all("Uid", user) == Some(true) && is_all("Gid", group) == Some(true)
         }) && permitted.is_some_and(|(own, others)| others & !own == 0)
-            && can_be_dumped(other, &others) == Some(true)
+            && (is_dead() || can_be_dumped(other, &others) == Some(true))
             && self.user_namespace.is_some()
             && self.user_namespace == user_namespace(other)
     }

@@ -210,12 +210,38 @@ pub(crate) fn get(id: u64) -> Option<Arc<Tracepoint>> {
     Some(tracepoint)
 }
 
+/// Where Linux shows its tracepoints to this process.
+fn shown_at() -> Option<&'static Path> {
+    TRACEFS.iter().map(Path::new).find(|root| root.join("events/raw_syscalls/sys_enter/id").is_file())
+}
+
+/// Whether Linux shows its tracepoints to this process.
+pub(crate) fn are_shown() -> bool {
+    shown_at().is_some()
+}
+
+/// What a file of the tracing file system would say of [`own`]'s: their ids and formats, and the list of them.
+pub(crate) fn file(path: &str) -> Option<String> {
+    let path = TRACEFS.iter().find_map(|root| path.strip_prefix(root)?.strip_prefix('/'))?;
+    if path == "available_events" {
+        // Linux has none of ours.
+        let of_linux = all().iter().filter(|(_, (what, _))| *what != What::Asleep);
+        return Some(of_linux.map(|(name, _)| format!("{name}\n")).collect());
+    }
+    let (name, file) = path.strip_prefix("events/")?.rsplit_once('/')?;
+    let name = name.replacen('/', ":", 1);
+    match file {
+        "id" => all().get(&name).map(|(_, id)| format!("{id}\n")),
+        "format" => own_format(&name),
+        _ => None,
+    }
+}
+
 /// The tracepoint that has this id in Linux, and its format there.
 fn of_linux(id: u64) -> Option<(What, String)> {
     static OF_OTHERS: OnceLock<BTreeMap<u64, &'static str>> = OnceLock::new();
     static OF_CALLS: OnceLock<BTreeMap<u64, &'static str>> = OnceLock::new();
-    let root =
-        TRACEFS.iter().map(Path::new).find(|root| root.join("events/raw_syscalls/sys_enter/id").is_file())?;
+    let root = shown_at()?;
     let file = |name: &str, file: &str| {
         let (system, event) = name.split_once(':')?;
         std::fs::read_to_string(root.join("events").join(system).join(event).join(file)).ok()
@@ -321,6 +347,28 @@ mod tests {
             assert_eq!((tracepoint.id, tracepoint.format.id), (id, id), "{name}");
         }
         assert!(get(FIRST - 1).is_none() && get(FIRST).is_none() && get(u64::MAX).is_none());
+    }
+
+    #[test]
+    fn files_say_what_linuxs_would() {
+        let [first, second] =
+            TRACEFS.map(|root| file(&format!("{root}/events/syscalls/sys_enter_openat/id")));
+        assert!(first.is_some_and(
+            |id| id.ends_with('\n') && id.trim().parse::<u64>().is_ok_and(|id| get(id).is_some())
+        ));
+        assert!(second.is_some());
+        let format = file("/sys/kernel/tracing/events/sched/sched_process_exit/format").expect("a format");
+        assert!(format.starts_with("name: sched_process_exit\nID: "), "{format}");
+        let list = file("/sys/kernel/tracing/available_events").expect("a list");
+        assert!(
+            list.lines().any(|name| name == "raw_syscalls:sys_exit") && !list.contains("perfuse:"),
+            "{list}"
+        );
+        for other in
+            ["", "/", "/sys/kernel/tracing", "/sys/kernel/tracing/events/sched/format", "/etc/passwd"]
+        {
+            assert_eq!(file(other), None, "{other}");
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::ptrace::Tid;
 use crate::regs::Registers;
 use crate::remote;
 use crate::supervisor::Supervisor;
+use crate::tracepoints;
 use perfuse_abi::Errno;
 use perfuse_engine::{EventKey, UserMemory as _};
 use perfuse_sys::pipe;
@@ -153,18 +154,25 @@ impl Intercept {
         let pipe = self.pipe_of(&supervisor.machine(), file);
         let opened = pipe.and_then(|pipe| self.install_file(tid, registers, (File::Bpf(file), pipe), true));
         match opened {
-            Ok(_) => self.hear_of_links(tid, registers),
+            Ok(_) => self.hear_of_paths(tid, registers),
             Err(_) => self.closed(supervisor, [File::Bpf(file)]),
         }
         opened
     }
 
-    /// Calls that read symbolic links are heard of from now on.
-    fn hear_of_links(&mut self, tid: Tid, registers: &Registers) {
+    /// Whether calls that take paths are heard of.
+    pub(super) fn hears_of_paths(&mut self, tid: Tid) -> bool {
+        self.process(tid).hears_of_paths
+    }
+
+    /// Calls that read symbolic links are heard of from now on, and where there are no files that tell of tracepoints, those that open
+    /// some.
+    pub(super) fn hear_of_paths(&mut self, tid: Tid, registers: &Registers) {
         let process = self.process(tid);
-        if !std::mem::replace(&mut process.reads_links, true) {
-            // Where it cannot be had, a link tells of a pipe.
-            process.reads_links = process.injector(tid, registers).install(&inject::links()).is_ok();
+        if !std::mem::replace(&mut process.hears_of_paths, true) {
+            let filter = inject::links(!tracepoints::are_shown());
+            // Where it cannot be had, a link tells of a pipe, and no file of tracepoints.
+            let _ = process.injector(tid, registers).install(&filter);
         }
     }
 

@@ -156,8 +156,17 @@ impl Intercept {
             libc::SYS_bpf => {
                 let file = match self.bpf(supervisor, tid, registers) {
                     Ok(Reply::Opens(file)) => file,
-                    Ok(Reply::Number(number)) => return Ok(Answer::With(Ok(number))),
-                    Err(errno) => return Ok(Answer::With(Err(errno))),
+                    other => {
+                        let answer =
+                            other.map(|reply| if let Reply::Number(number) = reply { number } else { 0 });
+                        if self.hears_of_paths(tid) {
+                            return Ok(Answer::With(answer));
+                        }
+                        inject::skip(tid, registers)?;
+                        self.stopped_again(supervisor, tid);
+                        self.hear_of_paths(tid, registers);
+                        return Ok(Answer::Done(answer));
+                    }
                 };
                 if let Err(killed) = inject::skip(tid, registers) {
                     self.closed(supervisor, [File::Bpf(file)]);
@@ -193,6 +202,11 @@ impl Intercept {
                 if let Answer::With(refused) = self.unmap(supervisor, tid, first, second) {
                     return Ok(Answer::With(refused));
                 }
+            }
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_open => return self.open_file(supervisor, tid, registers, first, second),
+            libc::SYS_openat => {
+                return self.open_file(supervisor, tid, registers, second, registers.argument(2));
             }
             #[cfg(target_arch = "x86_64")]
             libc::SYS_readlink => {
@@ -481,7 +495,7 @@ impl Intercept {
         let process = self.process(tid);
         let ours = 1
             + usize::from(process.filtered)
-            + usize::from(process.reads_links)
+            + usize::from(process.hears_of_paths)
             + process.low.len()
             + process.watched.len();
         proc::filters_of(tid) != Some(own + ours)

@@ -117,6 +117,12 @@ const OF_LINKS: &[libc::c_long] = &[libc::SYS_readlink, libc::SYS_readlinkat];
 #[cfg(target_arch = "aarch64")]
 const OF_LINKS: &[libc::c_long] = &[libc::SYS_readlinkat];
 
+/// Calls that open a file by its path.
+#[cfg(target_arch = "x86_64")]
+const OF_PATHS: &[libc::c_long] = &[libc::SYS_open, libc::SYS_openat];
+#[cfg(target_arch = "aarch64")]
+const OF_PATHS: &[libc::c_long] = &[libc::SYS_openat];
+
 /// Calls about memory that is there, whose first argument is its address.
 const OF_MEMORY: &[libc::c_long] = &[
     libc::SYS_munmap,
@@ -273,10 +279,11 @@ fn owners_part(width: Width, program: &mut Program, first: u32, last: u32, waiti
     }
 }
 
-/// The filter for a process that has objects of `bpf(2)`: calls that may ask what a descriptor of one is.
-pub(crate) fn for_links() -> Program {
+/// The filter for a process that uses `bpf(2)`: calls that may ask what a descriptor of one of its objects is. `opens`: those, too,
+/// that open files.
+pub(crate) fn for_links(opens: bool) -> Program {
     by_width(|width, program| {
-        for &call in OF_LINKS {
+        for &call in OF_LINKS.iter().chain(OF_PATHS.iter().filter(|_| opens)) {
             about(program, width, call, false, &[]);
         }
     })

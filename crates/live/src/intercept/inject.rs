@@ -174,7 +174,7 @@ impl<'a> Injector<'a> {
 
     /// Opens the file of the supervisor's descriptor `fd`. The tool may not be allowed to, or see another `/proc`;
     /// what it opens then is its own affair.
-    fn open(&mut self, fd: RawFd, flags: i32) -> Result<u64, Errno> {
+    pub(super) fn open(&mut self, fd: RawFd, flags: i32) -> Result<u64, Errno> {
         if self.outside {
             return fd_passing::pass(self, fd, flags);
         }
@@ -331,8 +331,8 @@ pub(super) fn owners(first: i32, last: i32, waiting: bool) -> Program {
 }
 
 /// The filter for processes with objects of `bpf(2)`.
-pub(super) fn links() -> Program {
-    filter::for_links()
+pub(super) fn links(opens: bool) -> Program {
+    filter::for_links(opens)
 }
 
 /// The filter for processes with a ring at addresses with this upper half.

@@ -32,6 +32,7 @@ mod listener;
 mod note;
 mod rights;
 mod rings;
+mod tracefs;
 mod tracers;
 
 use crate::machine::Machine;
@@ -179,7 +180,7 @@ struct Process {
     /// Numbers below those of events that a `dup2` gave to one; there is a filter for each.
     low: BTreeSet<i32>,
     /// There is a filter for calls that read symbolic links.
-    reads_links: bool,
+    hears_of_paths: bool,
     /// Upper halves of addresses where rings are or were; there is a filter for each.
     watched: BTreeSet<u32>,
     /// Of calls that it has done for us.
@@ -527,7 +528,7 @@ impl Front for Intercept {
             rings: BTreeMap::new(),
             filtered: maker.filtered,
             low: maker.low.clone(),
-            reads_links: maker.reads_links,
+            hears_of_paths: maker.hears_of_paths,
             watched: maker.watched.clone(),
             remains: maker.remains.of_child(),
             namespace: None,

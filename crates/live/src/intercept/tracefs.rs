@@ -1,0 +1,57 @@
+//! Files of the tracing file system, for programs that use `bpf(2)` where it is not mounted, or not theirs to read: bpftrace and libbpf
+//! look there for the tracepoints, and those that are served here are told.
+
+use super::Intercept;
+use super::calls::Answer;
+use super::inject;
+use crate::ptrace::Tid;
+use crate::regs::Registers;
+use crate::remote;
+use crate::supervisor::Supervisor;
+use crate::tracepoints;
+use perfuse_abi::Errno;
+use perfuse_sys::memfd;
+use std::fs::File;
+use std::io::{Seek, Write};
+use std::os::fd::AsRawFd;
+
+impl Intercept {
+    /// `open` and `openat`: another file than one of these is the kernel's affair.
+    pub(super) fn open_file(
+        &mut self,
+        supervisor: &Supervisor,
+        tid: Tid,
+        registers: &Registers,
+        path: u64,
+        flags: u64,
+    ) -> Result<Answer, Errno> {
+        let flags = flags as i32;
+        let text = if flags & libc::O_ACCMODE == libc::O_RDONLY { text(tid, path) } else { None };
+        let Some(text) = text else { return Ok(Answer::Pass) };
+        inject::skip(tid, registers)?;
+        self.stopped_again(supervisor, tid);
+        let opened = file_of(&text).and_then(|file| {
+            let kept = flags & libc::O_CLOEXEC;
+            self.process(tid).injector(tid, registers).open(file.as_raw_fd(), libc::O_RDONLY | kept)
+        });
+        Ok(Answer::Done(opened))
+    }
+}
+
+/// The text of a file of this path, in the thread's memory, if it is one of these.
+fn text(tid: Tid, path: u64) -> Option<String> {
+    /// Longer than any such path.
+    const MOST: usize = 160;
+    let mut bytes = [0; MOST];
+    let got = remote::read(tid, path, &mut bytes).ok()?;
+    let end = bytes[..got].iter().position(|byte| *byte == 0)?;
+    tracepoints::file(std::str::from_utf8(&bytes[..end]).ok()?)
+}
+
+/// A file without a name.
+fn file_of(text: &str) -> Result<File, Errno> {
+    let failed = |error: std::io::Error| Errno(error.raw_os_error().unwrap_or(libc::EIO));
+    let mut file = File::from(memfd::create(c"tracing")?);
+    file.write_all(text.as_bytes()).and_then(|()| file.rewind()).map_err(failed)?;
+    Ok(file)
+}
