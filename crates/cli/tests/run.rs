@@ -232,6 +232,18 @@ fn bpftrace_tells_what_it_tells_on_linux() -> Outcome {
         let mut command = sandbox.command(env!("CARGO_BIN_EXE_perfuse"));
         assert_eq!(told(command.args(["run", "--"]).arg(&bpftrace)), linux);
     }
+    // A user without rights, who calls himself root, and may not read the tracing file system.
+    let nobody = ["--reuid", "65534", "--regid", "65534", "--clear-groups", "unshare", "-Ur"];
+    let as_nobody = |arguments: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(nobody).arg(env!("CARGO_BIN_EXE_perfuse")).args(arguments);
+        command
+    };
+    let works = as_nobody(&["--version"]).output();
+    if !works.as_ref().is_ok_and(|output| output.status.success()) {
+        return Err(Skip::needs("a user namespace of a user without rights", format_args!("{works:?}")));
+    }
+    assert_eq!(told(as_nobody(&["run", "--"]).arg(&bpftrace)), linux);
     Ok(())
 }
 
