@@ -1,6 +1,7 @@
 //! Names that hurt go through every format, and readers that are not ours find each with its exact weight.
 
 use perfuse_data::PerfData;
+use perfuse_data::text::foreign;
 use perfuse_export::{Format, Import, ImportFormat, Stacks, StacksBuilder};
 use perfuse_profile::{LocalSymbols, Profile};
 use perfuse_testkit::{Outcome, need};
@@ -187,6 +188,8 @@ fn csv_of_python_finds_each_name() -> Outcome {
     let output = Command::new(python).args(["-c", script]).arg(file(Format::Csv)).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let sums: BTreeMap<String, u64> = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(sums, expected());
+    // It may be shown on a terminal: letters that do something there are written as others.
+    let shown = expected().into_iter().map(|(name, weight)| (foreign(&name).into_owned(), weight));
+    assert_eq!(sums, shown.collect());
     Ok(())
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 /// Where a file system of this type is mounted, by one of the rows of `mountinfo` (proc(5)): its place, and what of it is there.
-fn mounted<'t>(mounts: &'t str, wanted: impl Fn(&str) -> bool) -> Option<(&'t str, &'t str)> {
+fn mounted(mounts: &str, wanted: impl Fn(&str) -> bool) -> Option<(&str, &str)> {
     let mut rows = mounts.lines().filter(|row| row.contains(" - cgroup2 "));
     let mut words = rows.find(|row| wanted(row))?.split(' ').skip(3);
     let root = words.next()?;

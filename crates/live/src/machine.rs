@@ -698,7 +698,7 @@ impl Machine {
     ///
     /// The target has to be [adopted](Self::adopt) before (`ESRCH`). `rights`: those of the caller, which the front
     /// has asked. Beyond what Linux refuses: `EACCES`
-    /// for whole cpus (but see [`carry_programs`](Self::carry_programs)), and for samples with the kernel's part if [only the user's](Settings::user_samples_only) are to be had;
+    /// for whole cpus, unless the event is to carry BPF programs that the caller has loaded, and for samples with the kernel's part if [only the user's](Settings::user_samples_only) are to be had;
     /// `ENOENT` for events of which nothing tells, breakpoints among them where debug registers are without
     /// effect; `EOPNOTSUPP` for samples of single faults and switches, for records of switches, and for
     /// breakpoints in this very process.

@@ -159,9 +159,7 @@ fn read(stream: UnixStream, collected: &Plan, every: Duration, handing: &Handing
             _ => {}
         }
         let at = sampled.map_or(bounds.last, |time| bounds.sampled(time));
-        if let Some(end) = bounds.due(at)
-            && handing.may()
-        {
+        if let Some(end) = bounds.due(at).filter(|_| handing.may()) {
             let profile = reading.take(step.session);
             let lost = lost.total() - std::mem::replace(&mut told, lost.total());
             let (begin, length) = bounds.close(end);
@@ -317,9 +315,9 @@ mod tests {
         let turns: [(u64, &[u64]); 3] = [(10, &[]), (600, &backlog), (700, &rest)];
         let five: Vec<_> = (0..6).map(|i| (i * 100, 100, 10)).collect();
         assert_eq!(windows(&turns, |_| true), five);
-        // Nobody took the first before the last came: the window is as long as it is.
+        // Nobody took the first before the last came: the window reaches to its last sample.
         let all = windows(&turns, |now| now == 700);
-        assert_eq!(all, [(0, 500, 50), (500, 100, 10)]);
+        assert_eq!(all, [(0, 490, 50), (490, 100, 9)]);
     }
 
     #[test]

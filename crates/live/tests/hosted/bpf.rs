@@ -107,6 +107,7 @@ pub(crate) fn programs_of_a_user_see_no_calls_of_others() -> Outcome {
     let output = play_with(Sandbox::new(), &["serve", &program.0.display().to_string(), "user"]);
     let told = |name: &str| format!("{name}: ok ok ok\na user's: 2 runs\n");
     let told = ["sys_enter", "sys_exit", "sys_enter"].map(told).concat();
+    let told = told + "probe: ok ok ok\na user's: 5 runs\nits own: 5\n";
     assert_eq!(String::from_utf8_lossy(&output.stdout), told, "{output:?}");
     Ok(())
 }

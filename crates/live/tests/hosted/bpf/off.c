@@ -115,10 +115,64 @@ static void of_a_user(const char *name, int pid, int cpu)
 	waitpid(child, 0, 0);
 }
 
+__attribute__((noinline)) void probed(void)
+{
+	__asm__ volatile("");
+}
+
+static int probe(int pid, int cpu)
+{
+	static char path[256];
+	path[readlink("/proc/self/exe", path, sizeof(path) - 1)] = 0;
+	FILE *file = fopen("/sys/bus/event_source/devices/uprobe/type", "r"), *maps = fopen("/proc/self/maps", "r");
+	unsigned type = 0;
+	u64 from, to, offset;
+	if (!file || !maps || fscanf(file, "%u", &type) != 1)
+		exit(77);
+	while (fscanf(maps, "%llx-%llx %*s %llx %*[^\n]", &from, &to, &offset) == 3 && !(from <= U(probed) && U(probed) < to))
+		;
+	fclose(file), fclose(maps);
+	struct perf_event_attr attr = { .type = type, .size = sizeof(attr), .config1 = U(path), .config2 = U(probed) - from + offset };
+	return syscall(SYS_perf_event_open, &attr, pid, cpu, -1, PERF_FLAG_FD_CLOEXEC);
+}
+
+/* The same of a probe, which another has at the same place. */
+static void probe_of_a_user(void)
+{
+	int to[2], from[2], own = probe(0, -1);
+	char byte = 0;
+	pipe(to), pipe(from);
+	pid_t child = fork();
+	if (!child) {
+		setresgid(65534, 65534, 65534), setresuid(65534, 65534, 65534), prctl(PR_SET_DUMPABLE, 1);
+		int map = map_of(BPF_MAP_TYPE_ARRAY, 4, 8, 2, 0), program = LOAD_PROGRAM(BPF_PROG_TYPE_KPROBE, COUNT_RUN(map), MOV(0, 1), EXIT);
+		int event = probe(-1, 0);
+		printf("probe: %s %s %s\n", said(program), said(event), said(ioctl(event, PERF_EVENT_IOC_SET_BPF, program)));
+		fflush(stdout);
+		pid_t grandchild = fork();
+		if (!grandchild) {
+			probed(), probed(), probed();
+			_exit(0);
+		}
+		waitpid(grandchild, 0, 0);
+		probed(), probed();
+		write(from[1], &byte, 1), read(to[0], &byte, 1);
+		printf("a user's: %llu runs\n", at_index(map, 0));
+		fflush(stdout);
+		_exit(0);
+	}
+	read(from[0], &byte, 1);
+	for (int i = 0; i < 5; i++)
+		probed();
+	write(to[1], &byte, 1);
+	waitpid(child, 0, 0);
+	printf("its own: %llu\n", counted(own));
+}
+
 int main(int argc, char **argv)
 {
 	if (argc > 1)
-		of_a_user("sys_enter", 0, -1), of_a_user("sys_exit", 0, -1), of_a_user("sys_enter", -1, 0);
+		of_a_user("sys_enter", 0, -1), of_a_user("sys_exit", 0, -1), of_a_user("sys_enter", -1, 0), probe_of_a_user();
 	else
 		off("sys_enter"), off("sys_exit"), on_a_cpu("sys_enter"), on_a_cpu("sys_exit");
 	return 0;
