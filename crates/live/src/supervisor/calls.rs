@@ -54,8 +54,9 @@ impl Tracee {
 impl Supervisor {
     /// Calls of tracees are told from now on, or no longer.
     pub(super) fn follow_calls(&mut self) {
-        let changes = lock(&self.machine).take_call_changes();
-        for (tid, wanted) in changes {
+        // Others see the change as made when they get the lock: by then all have been asked to stop.
+        let mut machine = lock(&self.machine);
+        for (tid, wanted) in machine.take_call_changes() {
             let Some(tracee) = self.tracees.get_mut(&tid) else { continue };
             tracee.calls.wanted = wanted;
             // One that has just been born stops by itself, and a fork that is interrupted fails and is begun again.

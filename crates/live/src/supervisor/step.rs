@@ -130,7 +130,9 @@ impl Supervisor {
     /// Tracees are stepped from now on, or no longer; or their calls are told.
     pub fn follow_steps(&mut self) {
         self.follow_calls();
-        let changes = lock(&self.machine).take_step_changes();
+        // As calls: all have been asked to stop when others see the change.
+        let mut machine = lock(&self.machine);
+        let changes = machine.take_step_changes();
         if changes.is_empty() {
             return;
         }
@@ -143,6 +145,7 @@ impl Supervisor {
                 let _ = tracee.interrupt(tid);
             }
         }
+        drop(machine);
         self.count_paced();
     }
 
