@@ -10,7 +10,11 @@ use std::collections::BTreeMap;
 
 /// The clocks, by the events that stand for them. These count nothing, and go off by no clock of their own.
 #[derive(Debug, Default)]
-pub(super) struct Clocks(BTreeMap<EventKey, Clock>);
+pub(super) struct Clocks {
+    all: BTreeMap<EventKey, Clock>,
+    /// None goes off before.
+    rest_until: u64,
+}
 
 #[derive(Debug)]
 struct Clock {
@@ -32,6 +36,9 @@ pub(crate) struct DueClock {
 
 /// As `perf_swevent_init_hrtimer` has it.
 const SHORTEST_NS: u64 = 10_000;
+
+/// Clocks rest for so many times as long as they took, whatever their periods: the supervisor is there for others, too.
+const REST: u64 = 4;
 
 /// An idle cpu.
 #[derive(Debug)]
@@ -68,34 +75,41 @@ pub(super) fn period_ns(attr: &Attr) -> Option<u64> {
 impl Machine {
     /// An event stands for the clock of a cpu.
     pub(super) fn add_clock(&mut self, event: EventKey, cpu: u32, period_ns: u64, sight: Sight) {
-        self.clocks.0.insert(event, Clock { cpu, period_ns, next: None, sight });
+        self.clocks.all.insert(event, Clock { cpu, period_ns, next: None, sight });
     }
 
     pub(super) fn remove_clock(&mut self, event: EventKey) {
-        self.clocks.0.remove(&event);
+        self.clocks.all.remove(&event);
     }
 
     /// Whether clocks are on or off that were not when they were last asked about.
     pub(crate) fn clocks_have_changed(&self) -> bool {
-        self.clocks.0.iter().any(|(&event, clock)| self.engine.is_on(event) != clock.next.is_some())
+        self.clocks.all.iter().any(|(&event, clock)| self.engine.is_on(event) != clock.next.is_some())
     }
 
     /// The clocks that have gone off, and when the next one will.
     pub(crate) fn due_clocks(&mut self, now: u64) -> (Vec<DueClock>, Option<u64>) {
         let mut due = Vec::new();
-        for (&event, clock) in &mut self.clocks.0 {
+        let rest_until = self.clocks.rest_until;
+        for (&event, clock) in &mut self.clocks.all {
             if !self.engine.is_on(event) {
                 clock.next = None;
                 continue;
             }
             let next = *clock.next.get_or_insert(now + clock.period_ns);
-            if next <= now {
+            if next.max(rest_until) <= now {
                 due.push(DueClock { event, cpu: clock.cpu, sight: clock.sight.clone() });
                 // One that was missed goes off no more.
                 clock.next = Some(now + clock.period_ns - (now - next) % clock.period_ns);
             }
         }
-        (due, self.clocks.0.values().filter_map(|clock| clock.next).min())
+        let first = self.clocks.all.values().filter_map(|clock| clock.next).min();
+        (due, first.map(|first| first.max(rest_until)))
+    }
+
+    /// What clocks asked for has taken so long, up to now.
+    pub(crate) fn clocks_took(&mut self, ns: u64, now: u64) {
+        self.clocks.rest_until = self.clocks.rest_until.max(now + REST * ns);
     }
 
     /// A clock has gone off while nobody ran whom its program may see.

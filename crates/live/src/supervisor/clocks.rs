@@ -10,7 +10,8 @@ use crate::stopped::StoppedThread;
 impl Supervisor {
     /// Sees to clocks that have gone off.
     pub(super) fn follow_clocks(&mut self, front: &mut dyn Front) {
-        let (due, next) = self.machine().due_clocks(proc::now_ns());
+        let begin = proc::now_ns();
+        let (due, next) = self.machine().due_clocks(begin);
         if next != self.clock_at {
             self.clock_at = next;
             self.set_alarm();
@@ -28,6 +29,8 @@ impl Supervisor {
                 None => self.machine().clock_of_idle(&clock),
             }
         }
+        let end = proc::now_ns();
+        self.machine().clocks_took(end - begin, end);
         front.effects(&self.machine);
     }
 
@@ -48,7 +51,10 @@ impl Supervisor {
         let stopped = StoppedThread::new(tid, registers).in_kernel(registers.in_system_call(tid));
         let mut machine = lock(&self.machine);
         if let Some(task) = machine.task_of(tid) {
+            let begin = proc::now_ns();
             machine.clocks_of(task, &clocks, &stopped);
+            let end = proc::now_ns();
+            machine.clocks_took(end - begin, end);
         }
         drop(machine);
         front.effects(&self.machine);

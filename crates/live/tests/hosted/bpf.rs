@@ -123,6 +123,8 @@ a jungle: errno 22
 loops in loops: ok
 attached: ok
 it goes on: 2
+at a clock: ok
+beside it: 1
 maps: 1, errno 12
 one of 4 GB: errno 12
 again: ok
