@@ -712,7 +712,12 @@ pub(crate) fn signals_by_an_ioctl() {
         if on == 1 {
             burn_until(|| handler.count() > before);
         } else {
-            work::burn(Duration::from_millis(50));
+            // Its sample is over when it no longer counts.
+            burn_until(|| {
+                let counted = value(&event);
+                work::burn(Duration::from_millis(5));
+                value(&event) == counted
+            });
         }
         println!("{} signals", handler.count() - before);
     }
