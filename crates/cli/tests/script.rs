@@ -369,8 +369,10 @@ fn data_convert_is_perfs() -> Outcome {
         };
         let ((ours, our_names), (theirs, their_names)) = (read(&ours), read(&theirs));
         assert!(ours == theirs, "{name}: other samples or headers");
+        // The kernel's library of other processes has no names in perf, where the machine has many such samples.
+        let (pairs, of_kernel) = (our_names.iter().zip(&their_names), "\"[vdso]\"");
         let differ: Vec<_> =
-            our_names.iter().zip(&their_names).filter(|(ours, theirs)| ours != theirs).collect();
+            pairs.filter(|(ours, theirs)| ours != theirs && !ours.ends_with(of_kernel)).collect();
         assert!(differ.len() * 50 <= our_names.len(), "{differ:?}");
     }
     Ok(())
