@@ -1,6 +1,6 @@
 //! Programs on events: the context that they get, and what their helpers see of the thread that was interrupted.
 
-use super::{Attachment, Shared, State, Told, tasks};
+use super::{Attachment, Shared, Sight, State, Told, tasks};
 use crate::cgroups;
 use crate::proc;
 use crate::ptrace::Tid;
@@ -67,11 +67,12 @@ impl State {
             ProgramType::Kprobe => {}
             _ => bytes = context.record.to_vec(),
         }
-        let maps = self.maps_of(id);
+        let (maps, sees) = (self.maps_of(id), own.sees.clone());
         self.before_run(&maps);
         self.draw();
         let mut world = Surroundings {
             cookie,
+            sees,
             values: context.values,
             ..Surroundings::new((context.cpu, context.cpu_state), events, thread, &self.events, self.random)
         };
@@ -138,6 +139,8 @@ pub(super) struct Surroundings<'a> {
     /// Process and thread.
     thread: (Tid, Tid),
     cookie: u64,
+    /// The threads that may be sent signals.
+    sees: Sight,
     /// Of the event that overflowed.
     values: [u64; 3],
     /// That a socket filter looks at.
@@ -170,6 +173,7 @@ impl<'a> Surroundings<'a> {
             events,
             thread,
             cookie: 0,
+            sees: Sight::All,
             values: [0; 3],
             packet: &[],
             handles,
@@ -320,6 +324,22 @@ impl World for Surroundings<'_> {
 
     fn cookie(&mut self) -> u64 {
         self.cookie
+    }
+
+    fn send_signal(&mut self, signal: u32, to_thread: bool) -> Result<(), Errno> {
+        const LAST: u32 = 64;
+        let (process, thread) = self.thread;
+        // Neither an idle cpu, nor the first of all, nor the dead.
+        if process <= 1 || proc::is_dead(thread) || !self.sees.has(thread) {
+            return Err(Errno::EPERM);
+        }
+        if signal > LAST {
+            return Err(Errno::EINVAL);
+        }
+        match to_thread {
+            true => perfuse_sys::signal::send_to_thread(process, thread, signal as i32),
+            false => perfuse_sys::signal::send(process, signal as i32),
+        }
     }
 
     fn ring_wakes(&mut self, ring: MapId) {

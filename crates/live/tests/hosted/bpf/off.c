@@ -90,6 +90,32 @@ static void on_a_cpu(const char *name)
 	close(event);
 }
 
+static volatile int signalled;
+
+static void count_signal(int number)
+{
+	signalled++;
+}
+
+/* A program sends a signal to the thread that it runs for. */
+static void signals(void)
+{
+	int results = map_of(BPF_MAP_TYPE_ARRAY, 4, 8, 4, 0);
+	signal(SIGUSR1, count_signal);
+	for (int i = 0; i < 3; i++) {
+		int number = (int[]){ SIGUSR1, SIGUSR1, 70 }[i], helper = (int[]){ BPF_FUNC_send_signal, BPF_FUNC_send_signal_thread, BPF_FUNC_send_signal }[i];
+		struct bpf_insn sends[] = { MOV(1, number), CALL(helper), COPY(7, 0), KEEP(results, i) };
+		int program = LOAD_PROGRAM(BPF_PROG_TYPE_TRACEPOINT, LOAD(BPF_DW, 7, 1, 8), IF(BPF_JNE, 7, CALLED, COUNT(sends)), MOV(1, number), CALL(helper),
+					   COPY(7, 0), KEEP(results, i), MOV(0, 1), EXIT);
+		int event = tracepoint(id_of("sys_enter"));
+		ioctl(event, PERF_EVENT_IOC_SET_BPF, program);
+		called(3);
+		close(event), close(program);
+		printf("signal %d by %d: %d, answer %lld\n", number, helper, signalled, (long long)at_index(results, i));
+		signalled = 0;
+	}
+}
+
 /* A user without rights is told of his own calls, and of nobody else's. */
 static void of_a_user(const char *name, int pid, int cpu)
 {
@@ -174,6 +200,6 @@ int main(int argc, char **argv)
 	if (argc > 1)
 		of_a_user("sys_enter", 0, -1), of_a_user("sys_exit", 0, -1), of_a_user("sys_enter", -1, 0), probe_of_a_user();
 	else
-		off("sys_enter"), off("sys_exit"), on_a_cpu("sys_enter"), on_a_cpu("sys_exit");
+		off("sys_enter"), off("sys_exit"), on_a_cpu("sys_enter"), on_a_cpu("sys_exit"), signals();
 	return 0;
 }
