@@ -708,9 +708,10 @@ impl Machine {
         attr: &mut Vec<u8>,
         mut arguments: OpenArguments,
         group: Option<EventKey>,
-        rights: Rights,
+        mut rights: Rights,
     ) -> Result<EventKey, Errno> {
         let carries = self.carry_programs(caller, attr, &mut arguments);
+        rights.measures |= carries.is_some();
         let seen = Attr::peek(attr, ByteOrder::NATIVE);
         let Attr { type_, sample_period: period, flags, .. } = seen;
         if period != 0 || seen.sample_type.contains(SampleType::CALLCHAIN) {

@@ -2,6 +2,7 @@
 
 use super::{Machine, clocks};
 use crate::bpf::{self, Caller, FileId, Reply, Sight};
+use crate::proc;
 use perfuse_abi::{Attr, AttrFlags, ByteOrder, Errno, EventType, Software};
 use perfuse_bpf::ProgramType;
 use perfuse_engine::{EventKey, Ioctl, OpenArguments, TaskId};
@@ -37,8 +38,8 @@ pub(super) struct Carried {
 
 impl Machine {
     /// Who has loaded programs of tracepoints, probes or overflows attaches them by events of a whole cpu: libbpf and bpftrace know no
-    /// others. Such an event becomes one of its opener's own thread, which shows it nothing of others; programs run at the hits of all
-    /// threads that they may see. Of a clock that goes off it becomes one that counts nothing.
+    /// others. Such an event becomes one of its opener's first thread, which stays until the last one goes, and shows it nothing of
+    /// others; programs run at the hits of all threads that they may see. Of a clock that goes off it becomes one that counts nothing.
     pub(super) fn carry_programs(
         &self,
         caller: TaskId,
@@ -62,7 +63,8 @@ impl Machine {
         if !self.bpf.has_loaded(pid, program_type) {
             return None;
         }
-        (arguments.pid, arguments.cpu) = (0, -1);
+        let is_there = self.task_of(pid).is_some() && !proc::is_dead(pid);
+        (arguments.pid, arguments.cpu) = (if is_there { pid } else { 0 }, -1);
         let config = if clock.is_some() { Software::DUMMY.0 } else { seen.config };
         let flags = seen.flags | AttrFlags::EXCLUDE_KERNEL;
         Attr { config, flags, ..seen }.poke(attr, ByteOrder::NATIVE);
