@@ -208,11 +208,14 @@ fn bpftrace_tells_what_it_tells_on_linux() -> Outcome {
     )?;
     let path = calls.0.to_str().expect("names are UTF-8");
     let comm = &calls.0.file_name().expect("a name").to_str().expect("names are UTF-8")[..15];
+    let mmap = libc::SYS_mmap;
     let program = format!(
         "uprobe:{path}:work {{ @calls = count(); @arg = sum(arg0); @t[tid] = nsecs; }}
          uretprobe:{path}:work /@t[tid]/ {{ @returns = count(); @value = sum(retval); @late = sum(@t[tid] > nsecs); delete(@t[tid]); }}
          tracepoint:syscalls:sys_enter_openat /comm == \"{comm}\" && strncmp(str(args->filename), \"/perfuse\", 8) == 0/ {{ @opened[str(args->filename)] = count(); }}
          tracepoint:syscalls:sys_exit_openat /comm == \"{comm}\" && args->ret < 0/ {{ @failed[args->ret] = count(); }}
+         tracepoint:raw_syscalls:sys_enter /comm == \"{comm}\" && args->id == {mmap}/ {{ @maps = count(); }}
+         tracepoint:raw_syscalls:sys_exit /comm == \"{comm}\" && args->id == {mmap}/ {{ @mapped = count(); }}
          tracepoint:sched:sched_process_exit /comm == \"{comm}\"/ {{ @ends = count(); @parent = curtask == 0; }}"
     );
     let told = |command: &mut Command| {

@@ -220,6 +220,11 @@ pub(crate) fn are_shown() -> bool {
     shown_at().is_some()
 }
 
+/// Whether a path is that of the list of uprobes that were made by hand.
+pub(crate) fn is_list_of_probes(path: &str) -> bool {
+    TRACEFS.iter().any(|root| path.strip_prefix(root) == Some("/uprobe_events"))
+}
+
 /// What a file of the tracing file system would say of [`own`]'s: their ids and formats, and the list of them.
 pub(crate) fn file(path: &str) -> Option<String> {
     let path = TRACEFS.iter().find_map(|root| path.strip_prefix(root)?.strip_prefix('/'))?;
@@ -359,6 +364,7 @@ mod tests {
         assert!(second.is_some());
         let format = file("/sys/kernel/tracing/events/sched/sched_process_exit/format").expect("a format");
         assert!(format.starts_with("name: sched_process_exit\nID: "), "{format}");
+        assert!(is_list_of_probes("/sys/kernel/debug/tracing/uprobe_events"));
         let list = file("/sys/kernel/tracing/available_events").expect("a list");
         assert!(
             list.lines().any(|name| name == "raw_syscalls:sys_exit") && !list.contains("perfuse:"),

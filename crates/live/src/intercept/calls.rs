@@ -129,8 +129,10 @@ impl Intercept {
                 registers.replace_call(tid, None)?;
             }
             Answer::Done(answer) => {
-                registers.set_result(word(answer));
+                let result = word(answer);
+                registers.set_result(result);
                 registers.give(tid)?;
+                supervisor.call_was_done(tid, result);
             }
             Answer::Next(next) => return Ok(next),
         }

@@ -26,26 +26,32 @@ impl Intercept {
         flags: u64,
     ) -> Result<Answer, Errno> {
         let flags = flags as i32;
-        let text = if flags & libc::O_ACCMODE == libc::O_RDONLY { text(tid, path) } else { None };
-        let Some(text) = text else { return Ok(Answer::Pass) };
+        let access = flags & libc::O_ACCMODE;
+        let text = text(tid, path).filter(|(_, may_be_written)| access == libc::O_RDONLY || *may_be_written);
+        let Some((text, _)) = text else { return Ok(Answer::Pass) };
         inject::skip(tid, registers)?;
         self.stopped_again(supervisor, tid);
         let opened = file_of(&text).and_then(|file| {
             let kept = flags & libc::O_CLOEXEC;
-            self.process(tid).injector(tid, registers).open(file.as_raw_fd(), libc::O_RDONLY | kept)
+            self.process(tid).injector(tid, registers).open(file.as_raw_fd(), access | kept)
         });
         Ok(Answer::Done(opened))
     }
 }
 
-/// The text of a file of this path, in the thread's memory, if it is one of these.
-fn text(tid: Tid, path: u64) -> Option<String> {
+/// The text of a file of this path, in the thread's memory, if it is one of these; and whether it may be written.
+fn text(tid: Tid, path: u64) -> Option<(String, bool)> {
     /// Longer than any such path.
     const MOST: usize = 160;
     let mut bytes = [0; MOST];
     let got = remote::read(tid, path, &mut bytes).ok()?;
     let end = bytes[..got].iter().position(|byte| *byte == 0)?;
-    tracepoints::file(std::str::from_utf8(&bytes[..end]).ok()?)
+    let path = std::str::from_utf8(&bytes[..end]).ok()?;
+    // Where bpftrace takes back a probe that it might have made by hand: there is none.
+    match tracepoints::is_list_of_probes(path) {
+        true => Some((String::new(), true)),
+        false => Some((tracepoints::file(path)?, false)),
+    }
 }
 
 /// A file without a name.

@@ -115,6 +115,19 @@ impl Supervisor {
         is_fronts
     }
 
+    /// A front has done the call of a tracee while that stood at its beginning, with this result: no stop tells of its end.
+    pub(crate) fn call_was_done(&mut self, tid: Tid, result: i64) {
+        let begun = |tracee: &&mut Tracee| tracee.calls.wanted && tracee.calls.has_begun;
+        let Some(tracee) = self.tracees.get_mut(&tid).filter(begun) else { return };
+        tracee.calls.has_begun = false;
+        let (number, Ok(registers)) = (tracee.calls.number, Registers::of(tid)) else { return };
+        let stopped = StoppedThread::new(tid, registers).in_kernel(true);
+        let mut machine = lock(&self.machine);
+        if let Some(task) = machine.task_of(tid) {
+            machine.called(task, number, CallStop::Exit { result }, &stopped);
+        }
+    }
+
     /// A tracee is stopped, and it is sure whether its call goes on; `went_on`: it had been begun again before.
     pub(super) fn settle_call(&mut self, tid: Tid, status: Status, went_on: bool) {
         let Some(tracee) = self.tracees.get_mut(&tid) else { return };
