@@ -430,6 +430,11 @@ impl Registers {
         matches!(-result, 512 | 513 | 514 | 516 | EINTR)
     }
 
+    /// Whether the kernel begins a call that answered this again by itself, unless a signal with a handler comes first.
+    pub(crate) fn is_restart(result: i64) -> bool {
+        Self::is_interruption(result) && result != -i64::from(libc::EINTR)
+    }
+
     /// Of a call that has [just ended](Self::ended_call): registers with which this one is made in its place, or the same
     /// with other arguments.
     pub(crate) fn doing(&self, call: Option<libc::c_long>, arguments: [u64; 6]) -> Result<Self, Errno> {

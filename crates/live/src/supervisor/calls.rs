@@ -19,8 +19,12 @@ pub(super) struct CallState {
     /// The number of the last one that began, and when that was.
     number: u64,
     began: Option<u64>,
-    /// It has ended with `EINTR`, and may be begun again: that answer.
+    /// It was interrupted, and may be begun again: that answer.
     held: Option<i64>,
+    /// The kernel is about to begin it again, after this answer, as nothing but a stop of ours has interrupted it.
+    goes_on: Option<i64>,
+    /// It is the one that has begun before, whatever number it goes on with.
+    is_same: bool,
 }
 
 impl CallState {
@@ -101,6 +105,11 @@ impl Supervisor {
             return is_fronts;
         }
         tracee.calls.has_begun = begins;
+        if begins && tracee.calls.goes_on.take().is_some() {
+            tracee.calls.is_same = true;
+            machine.begin_call(task, &stopped);
+            return is_fronts;
+        }
         match stop {
             CallStop::Entry { number, .. } => {
                 (tracee.calls.number, tracee.calls.began) = (number, Some(proc::now_ns()));
@@ -109,8 +118,14 @@ impl Supervisor {
                 }
                 machine.called(task, number, stop, &stopped);
             }
-            CallStop::Exit { result } if registers.was_interrupted() => tracee.calls.held = Some(result),
-            CallStop::Exit { .. } => machine.called(task, registers.call(), stop, &stopped),
+            CallStop::Exit { result } if registers.was_interrupted() || Registers::is_restart(result) => {
+                tracee.calls.held = Some(result);
+            }
+            CallStop::Exit { .. } => {
+                let is_same = std::mem::take(&mut tracee.calls.is_same);
+                let number = if is_same { tracee.calls.number } else { registers.call() };
+                machine.called(task, number, stop, &stopped);
+            }
         }
         is_fronts
     }
@@ -132,6 +147,19 @@ impl Supervisor {
     pub(super) fn settle_call(&mut self, tid: Tid, status: Status, went_on: bool) {
         let Some(tracee) = self.tracees.get_mut(&tid) else { return };
         let held = tracee.calls.held.take();
+        let again = held.or(tracee.calls.goes_on.take()).filter(|result| Registers::is_restart(*result));
+        if let (Some(result), None) = (again, &tracee.restarted) {
+            let goes_on = match status {
+                Status::Event(ptrace::EVENT_STOP) | Status::Syscall => true,
+                Status::Signal(signal) => !proc::ends_calls(tid, signal),
+                _ => false,
+            };
+            tracee.calls.goes_on = goes_on.then_some(result);
+            if !goes_on {
+                self.call_is_over(tid, Some(result));
+            }
+            return;
+        }
         let is_over = tracee.restarted.is_none() && (held.is_some() || went_on);
         if is_over && status != Status::Event(libc::PTRACE_EVENT_EXIT) {
             // Where nothing was begun since, registers tell what its caller will see.
@@ -142,7 +170,8 @@ impl Supervisor {
 
     /// The call of a tracee is over, with this result or with the one that it stands with.
     pub(super) fn call_is_over(&mut self, tid: Tid, result: Option<i64>) {
-        let Some(tracee) = self.tracees.get(&tid).filter(|tracee| tracee.calls.wanted) else { return };
+        let Some(tracee) = self.tracees.get_mut(&tid).filter(|tracee| tracee.calls.wanted) else { return };
+        tracee.calls.is_same = false;
         let Ok(registers) = Registers::of(tid) else { return };
         let stop = CallStop::Exit { result: result.unwrap_or(registers.result()) };
         let stopped = StoppedThread::new(tid, registers).in_kernel(true);
