@@ -12,6 +12,7 @@ suite! {
         perf_stat_counts_what_linux_counts,
         perf_record_wakes_up_as_seldom_as_on_linux,
         bpftrace_tells_what_it_tells_on_linux,
+        calls_are_told_once_beside_probes,
         tracepoints_are_linuxs;
     measurements:
         says_why_not,
@@ -247,6 +248,47 @@ fn bpftrace_tells_what_it_tells_on_linux() -> Outcome {
         return Err(Skip::needs("a user namespace of a user without rights", format_args!("{works:?}")));
     }
     assert_eq!(told(as_nobody(&["run", "--"]).arg(&bpftrace)), linux);
+    Ok(())
+}
+
+/// A thread that does the instruction under a probe has the others stopped meanwhile, which ends their calls for the kernel, and not for
+/// those who are told of calls.
+fn calls_are_told_once_beside_probes() -> Outcome {
+    need::root()?;
+    need::tracefs()?;
+    need::events()?;
+    let bpftrace = need::program("bpftrace")?;
+    let threads = Compiled::new(
+        "threads",
+        "#include <pthread.h>\n#include <unistd.h>\n\
+         __attribute__((noinline)) int work(int x) { volatile int y = x; return y; }\n\
+         static void *turns(void *unused) { for (int i = 0; i < 50; i++) { work(i); usleep(300); } return 0; }\n\
+         int main(void) {\n\
+             pthread_t all[8];\n\
+             for (int i = 0; i < 8; i++) pthread_create(&all[i], 0, turns, 0);\n\
+             for (int i = 0; i < 8; i++) pthread_join(all[i], 0);\n\
+             return 0;\n\
+         }\n",
+    )?;
+    let path = threads.0.to_str().expect("names are UTF-8");
+    let comm = &threads.0.file_name().expect("a name").to_str().expect("names are UTF-8")[..15];
+    let program = format!(
+        "uprobe:{path}:work {{ @calls = count(); }}
+         tracepoint:syscalls:sys_enter_clock_nanosleep /comm == \"{comm}\"/ {{ @naps = count(); @t[tid] = nsecs; }}
+         tracepoint:syscalls:sys_exit_clock_nanosleep /comm == \"{comm}\"/ {{ @ends[args->ret] = count(); @short = sum(nsecs - @t[tid] < 300000); delete(@t[tid]); }}
+         tracepoint:syscalls:sys_enter_restart_syscall /comm == \"{comm}\"/ {{ @again = count(); }}"
+    );
+    let told = |command: &mut Command| {
+        let command = command.args(["-q", "-e", &program, "-c", path]).env_remove("LD_LIBRARY_PATH");
+        let output = text(&command.output().expect("it runs"));
+        let mut lines: Vec<String> =
+            output.lines().filter(|line| line.starts_with('@')).map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let linux = told(&mut Command::new(&bpftrace));
+    assert_eq!(linux, ["@again: 0", "@calls: 400", "@ends[0]: 400", "@naps: 400", "@short: 0"]);
+    assert_eq!(told(perfuse(&["--"]).arg(&bpftrace)), linux);
     Ok(())
 }
 

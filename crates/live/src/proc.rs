@@ -593,6 +593,12 @@ pub(crate) fn ends_calls(tid: Tid, signal: i32) -> bool {
     dispositions(tid).is_none_or(|does| does.catches(signal) || stops && !does.ignores(signal))
 }
 
+/// Whether a signal that is about to be delivered to a thread does nothing to it.
+pub(crate) fn does_nothing(tid: Tid, signal: i32) -> bool {
+    let by_default = [libc::SIGCHLD, libc::SIGCONT, libc::SIGURG, libc::SIGWINCH].contains(&signal);
+    dispositions(tid).is_some_and(|does| does.ignores(signal) || by_default && !does.catches(signal))
+}
+
 /// Whether a stopped thread has signals that come to it when it goes on.
 pub(crate) fn has_signals(tid: Tid) -> bool {
     let waiting = with_text(&format!("/proc/{tid}/status"), |text| {

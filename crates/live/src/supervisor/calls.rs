@@ -151,7 +151,7 @@ impl Supervisor {
         if let (Some(result), None) = (again, &tracee.restarted) {
             let goes_on = match status {
                 Status::Event(ptrace::EVENT_STOP) | Status::Syscall => true,
-                Status::Signal(signal) => !proc::ends_calls(tid, signal),
+                Status::Signal(signal) => proc::does_nothing(tid, signal),
                 _ => false,
             };
             tracee.calls.goes_on = goes_on.then_some(result);
