@@ -4,7 +4,9 @@
 use crate::proc;
 use crate::ptrace::Tid;
 use perfuse_proc::Status;
-use std::os::unix::fs::MetadataExt;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -39,14 +41,15 @@ pub(crate) fn of(tid: Tid) -> Vec<u64> {
     directories(mounts, &told).and_then(|all| all.into_iter().map(id).collect()).unwrap_or_default()
 }
 
-/// The id of the cgroup whose directory a thread's descriptor has open. Files of other systems are not looked at: they may be
-/// somebody's who never answers.
+/// The id of the cgroup whose directory a thread's descriptor has open. Files of other systems are not asked: they may be
+/// of somebody who never answers. A descriptor of ours holds the file, as other threads can give the number to another one.
 pub(crate) fn behind(tid: Tid, fd: i32) -> Option<u64> {
-    let info = std::fs::read_to_string(format!("/proc/{tid}/fdinfo/{fd}")).ok()?;
+    let named =
+        File::options().read(true).custom_flags(libc::O_PATH).open(format!("/proc/{tid}/fd/{fd}")).ok()?;
+    let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", named.as_raw_fd())).ok()?;
     let mount = Status(&info).field("mnt_id")?;
     mounted(&proc::mounts(tid), |row| row.split(' ').next() == Some(mount))?;
-    let directory = std::fs::metadata(format!("/proc/{tid}/fd/{fd}")).ok().filter(|file| file.is_dir())?;
-    Some(directory.ino())
+    Some(named.metadata().ok().filter(|file| file.is_dir())?.ino())
 }
 
 /// The number of a cgroup in an array of cgroups. The rest of an id says how often its number was another's before.

@@ -62,7 +62,10 @@ impl CpuState for Idle {
     }
 }
 
-/// The period of a clock in ns; `None`: the event is of none that goes off.
+/// So many there are at most, as each stop of a thread asks them all.
+const MOST: usize = 1024;
+
+/// The period of a clock in ns; `None`: the event is no clock that goes off.
 pub(super) fn period_ns(attr: &Attr) -> Option<u64> {
     let is_clock = attr.type_ == EventType::SOFTWARE && Software(attr.config) == Software::CPU_CLOCK;
     let period = match attr.flags.contains(AttrFlags::FREQ) {
@@ -73,6 +76,11 @@ pub(super) fn period_ns(attr: &Attr) -> Option<u64> {
 }
 
 impl Machine {
+    /// Whether there may be one more.
+    pub(super) fn has_room_for_clock(&self) -> bool {
+        self.clocks.all.len() < MOST
+    }
+
     /// An event stands for the clock of a cpu.
     pub(super) fn add_clock(&mut self, event: EventKey, cpu: u32, period_ns: u64, sight: Sight) {
         self.clocks.all.insert(event, Clock { cpu, period_ns, next: None, sight });
@@ -107,12 +115,12 @@ impl Machine {
         (due, first.map(|first| first.max(rest_until)))
     }
 
-    /// What clocks asked for has taken so long, up to now.
+    /// Notes how long the programs of clocks took, and the search for their threads, up to now.
     pub(crate) fn clocks_took(&mut self, ns: u64, now: u64) {
         self.clocks.rest_until = self.clocks.rest_until.max(now + REST * ns);
     }
 
-    /// A clock has gone off while nobody ran whom its program may see.
+    /// A clock has gone off while no thread ran that its program may see.
     pub(crate) fn clock_of_idle(&mut self, clock: &DueClock) {
         let now = self.now();
         if self.engine.current(clock.cpu).is_some() {

@@ -37,8 +37,8 @@ pub(super) struct Carried {
 }
 
 impl Machine {
-    /// Who has loaded programs of tracepoints, probes or overflows attaches them by events of a whole cpu: libbpf and bpftrace know no
-    /// others. Such an event becomes one of its opener's first thread, which stays until the last one goes, and shows it nothing of
+    /// Programs of tracepoints, probes and overflows are attached by events of a whole cpu: libbpf and bpftrace know no others. They are
+    /// opened for a process that has loaded such programs. Such an event becomes one of its opener's first thread, which stays until the last one goes, and shows it nothing of
     /// others; programs run at the hits of all threads that they may see. Of a clock that goes off it becomes one that counts nothing.
     pub(super) fn carry_programs(
         &self,
@@ -56,7 +56,7 @@ impl Machine {
         let program_type = match seen.type_ {
             EventType::TRACEPOINT => ProgramType::Tracepoint,
             _ if is_probe => ProgramType::Kprobe,
-            _ if clock.is_some() => ProgramType::PerfEvent,
+            _ if clock.is_some() && self.has_room_for_clock() => ProgramType::PerfEvent,
             _ => return None,
         };
         let (pid, tid) = self.tid_of(caller)?;

@@ -63,6 +63,8 @@ impl Supervisor {
         for (tid, wanted) in machine.take_call_changes() {
             let Some(tracee) = self.tracees.get_mut(&tid) else { continue };
             tracee.calls.wanted = wanted;
+            // Of a call that goes on unheard nothing is known later.
+            (tracee.calls.held, tracee.calls.goes_on, tracee.calls.is_same) = (None, None, false);
             // One that has just been born stops by itself, and a fork that is interrupted fails and is begun again.
             if wanted && !tracee.stopped && !tracee.calls.on && !tracee.stepping.is_newborn() {
                 // One that is dead needs none.
@@ -134,7 +136,7 @@ impl Supervisor {
     pub(crate) fn call_was_done(&mut self, tid: Tid, result: i64) {
         let begun = |tracee: &&mut Tracee| tracee.calls.wanted && tracee.calls.has_begun;
         let Some(tracee) = self.tracees.get_mut(&tid).filter(begun) else { return };
-        tracee.calls.has_begun = false;
+        (tracee.calls.has_begun, tracee.calls.is_same) = (false, false);
         let (number, Ok(registers)) = (tracee.calls.number, Registers::of(tid)) else { return };
         let stopped = StoppedThread::new(tid, registers).in_kernel(true);
         let mut machine = lock(&self.machine);

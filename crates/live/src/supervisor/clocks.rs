@@ -10,6 +10,9 @@ use crate::stopped::StoppedThread;
 impl Supervisor {
     /// Sees to clocks that have gone off.
     pub(super) fn follow_clocks(&mut self, front: &mut dyn Front) {
+        if self.clock_at.is_none() && !self.machine().clocks_have_changed() {
+            return;
+        }
         let begin = proc::now_ns();
         let (due, next) = self.machine().due_clocks(begin);
         if next != self.clock_at {

@@ -123,7 +123,7 @@ a jungle: errno 22
 loops in loops: ok
 attached: ok
 it goes on: 2
-at a clock: ok
+at a clock: ok ok
 beside it: 1
 maps: 1, errno 12
 one of 4 GB: errno 12
