@@ -165,7 +165,6 @@ fn perf_record_wakes_up_as_seldom_as_on_linux() -> Outcome {
     Ok(())
 }
 
-/// Records of system calls, and of births, programs and ends of processes, with filters of the kernel's, are those of Linux.
 /// A program in C that is removed on drop.
 struct Compiled(PathBuf);
 
@@ -187,6 +186,17 @@ impl Drop for Compiled {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
     }
+}
+
+/// The maps that bpftrace prints at the end of a command, by name: a hash has its own order.
+fn maps_of(bpftrace: &mut Command, program: &str, path: &str) -> Vec<String> {
+    let command = bpftrace.args(["-q", "-e", program, "-c", path]).env_remove("LD_LIBRARY_PATH");
+    let output = command.output().expect("it runs");
+    assert!(output.status.success(), "{}", text(&output));
+    let mut maps: Vec<String> =
+        text(&output).lines().filter(|line| line.starts_with('@')).map(str::to_owned).collect();
+    maps.sort();
+    maps
 }
 
 /// bpftrace attaches programs by events of whole cpus, and looks for the kernel's types: what it tells of a command of its own is
@@ -220,14 +230,8 @@ fn bpftrace_tells_what_it_tells_on_linux() -> Outcome {
          tracepoint:sched:sched_process_exit /comm == \"{comm}\"/ {{ @ends = count(); @parent = curtask == 0; }}"
     );
     let told = |command: &mut Command| {
-        let command = command.args(["-q", "-e", &program, "-c", path]).env_remove("LD_LIBRARY_PATH");
-        let output = command.output().expect("it runs");
-        let text = text(&output);
-        let mut lines: Vec<String> =
-            text.lines().filter(|line| line.starts_with('@')).map(str::to_owned).collect();
-        assert!(lines.len() > 8 && output.status.success(), "{text}");
-        // A hash has its own order.
-        lines.sort();
+        let lines = maps_of(command, &program, path);
+        assert!(lines.len() > 8, "{lines:?}");
         lines
     };
     let linux = told(&mut Command::new(&bpftrace));
@@ -278,20 +282,13 @@ fn calls_are_told_once_beside_probes() -> Outcome {
          tracepoint:syscalls:sys_exit_clock_nanosleep /comm == \"{comm}\"/ {{ @ends[args->ret] = count(); @short = sum(nsecs - @t[tid] < 300000); delete(@t[tid]); }}
          tracepoint:syscalls:sys_enter_restart_syscall /comm == \"{comm}\"/ {{ @again = count(); }}"
     );
-    let told = |command: &mut Command| {
-        let command = command.args(["-q", "-e", &program, "-c", path]).env_remove("LD_LIBRARY_PATH");
-        let output = text(&command.output().expect("it runs"));
-        let mut lines: Vec<String> =
-            output.lines().filter(|line| line.starts_with('@')).map(str::to_owned).collect();
-        lines.sort();
-        lines
-    };
-    let linux = told(&mut Command::new(&bpftrace));
+    let linux = maps_of(&mut Command::new(&bpftrace), &program, path);
     assert_eq!(linux, ["@again: 0", "@calls: 400", "@ends[0]: 400", "@naps: 400", "@short: 0"]);
-    assert_eq!(told(perfuse(&["--"]).arg(&bpftrace)), linux);
+    assert_eq!(maps_of(perfuse(&["--"]).arg(&bpftrace), &program, path), linux);
     Ok(())
 }
 
+/// Records of system calls, and of births, programs and ends of processes, with filters of the kernel's, are those of Linux.
 fn tracepoints_are_linuxs() -> Outcome {
     need::perf()?;
     need::tracefs()?;

@@ -267,7 +267,7 @@ impl Shared {
             programs: BTreeMap::new(),
             ids: BTreeMap::new(),
             links: BTreeMap::new(),
-            types: types::Types::of_kernel().map(|types| (types::KERNEL, types)).into_iter().collect(),
+            types: BTreeMap::new(),
             files: BTreeMap::new(),
             events: BTreeMap::new(),
             carriers: BTreeSet::new(),
@@ -276,7 +276,7 @@ impl Shared {
             threads: BTreeMap::new(),
             told: Vec::new(),
             stale: 0,
-            last: [0, 0, 0, 0, types::KERNEL],
+            last: [0; 5],
             last_file: 0,
             random: seed,
         })))
@@ -297,6 +297,7 @@ impl Shared {
     ) -> Result<Reply, Errno> {
         let attr = Attr::read(caller, addr, size)?;
         let mut state = self.lock();
+        state.know_kernel();
         match command {
             LINK_CREATE => state.create_link(self, kernel.engine, caller, &attr),
             command => state.command(kernel, caller, command, &attr),

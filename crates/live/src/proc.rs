@@ -480,7 +480,7 @@ pub(crate) fn has_gained_rights(pid: Tid) -> bool {
         || groups.first() != groups.last()
 }
 
-/// What a thread has mounted, as `mountinfo` of proc(5) tells it.
+/// The mounts that a thread sees, as `mountinfo` of proc(5) lists them.
 pub(crate) fn mounts(tid: Tid) -> String {
     std::fs::read_to_string(format!("/proc/{tid}/mountinfo")).unwrap_or_default()
 }

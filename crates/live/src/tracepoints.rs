@@ -225,7 +225,7 @@ pub(crate) fn is_list_of_probes(path: &str) -> bool {
     TRACEFS.iter().any(|root| path.strip_prefix(root) == Some("/uprobe_events"))
 }
 
-/// What a file of the tracing file system would say of [`own`]'s: their ids and formats, and the list of them.
+/// The text that a file of the tracing file system has about [`own`]'s: an id, a format, or the list of them.
 pub(crate) fn file(path: &str) -> Option<String> {
     let path = TRACEFS.iter().find_map(|root| path.strip_prefix(root)?.strip_prefix('/'))?;
     if path == "available_events" {

@@ -159,13 +159,11 @@ fn read(stream: UnixStream, collected: &Plan, every: Duration, handing: &Handing
             _ => {}
         }
         let at = sampled.map_or(bounds.last, |time| bounds.sampled(time));
-        if let Some(end) = bounds.due(at).filter(|_| handing.may()) {
+        if let Some((begin, length)) = bounds.pass(at, || handing.may()) {
             let profile = reading.take(step.session);
             let lost = lost.total() - std::mem::replace(&mut told, lost.total());
-            let (begin, length) = bounds.close(end);
             handing.hand(Window { profile, lost, begin, length });
         }
-        bounds.last = at;
         lost.add(&step);
         reading.step(&step);
         Ok(())
@@ -223,9 +221,11 @@ impl Bounds {
         self.last.max(at + Duration::from_nanos(time.saturating_sub(first)))
     }
 
-    /// Where the window ends, if it does before a moment.
-    fn due(&self, at: Duration) -> Option<Duration> {
-        (at >= self.begin + self.every).then(|| self.last.max(self.begin + self.every).min(at))
+    /// A moment comes, and before it the window ends, if it is long enough and may: its begin, and its length.
+    fn pass(&mut self, at: Duration, may: impl FnOnce() -> bool) -> Option<(Duration, Duration)> {
+        let end = self.last.max(self.begin + self.every).min(at);
+        self.last = at;
+        (at >= self.begin + self.every && may()).then(|| self.close(end))
     }
 
     /// Ends the window: its begin, and its length. The next one begins there.
@@ -287,12 +287,10 @@ mod tests {
         let mut bounds = Bounds::new(Duration::from_millis(100), zero);
         let (mut closed, mut samples) = (Vec::new(), 0);
         let mut close = |bounds: &mut Bounds, at, now, samples: &mut usize| {
-            if let Some(end) = bounds.due(at).filter(|_| may(now)) {
-                let (begin, length) = bounds.close(end);
+            if let Some((begin, length)) = bounds.pass(at, || may(now)) {
                 let ms = |time: Duration| u64::try_from(time.as_millis()).expect("moments");
                 closed.push((ms(begin), ms(length), std::mem::take(samples)));
             }
-            bounds.last = at;
         };
         for &(now, times) in turns {
             bounds.turn(zero + Duration::from_millis(now));

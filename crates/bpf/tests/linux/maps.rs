@@ -65,7 +65,7 @@ pub(super) fn calls_are_answered_alike() -> Outcome {
     let mut differ = Vec::new();
     let mut calls = 0;
     for kind in KINDS {
-        // What is in arrays of objects is the owner's; which entries an LRU gives up is told nowhere.
+        // Values of arrays of objects are the owner's; which entries an LRU gives up is told nowhere.
         if kind.has_objects() {
             continue;
         }

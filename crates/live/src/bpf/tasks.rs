@@ -1,6 +1,6 @@
 //! `task_struct`, as far as it can be told what Linux has in it: programs read it at the address that `bpf_get_current_task` gives,
-//! field by field, where the kernel's types (BTF) say that the field is, as loaders have fitted them to these. The addresses are
-//! nobody's: below each lie the fields of one thread.
+//! field by field, where the kernel's types (BTF) say that the field is, as loaders have fitted them to these. There is nothing at
+//! these addresses: from each on, the fields of one thread are told.
 
 use super::types::kernel_members;
 use crate::proc;

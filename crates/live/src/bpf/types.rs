@@ -140,7 +140,7 @@ impl Types {
     }
 
     /// The kernel's, where it has some.
-    pub(super) fn of_kernel() -> Option<Self> {
+    fn of_kernel() -> Option<Self> {
         let len = std::fs::metadata(KERNEL_FILE).ok()?.len().try_into().ok()?;
         Some(Types { bytes: Vec::new(), len, kinds: Vec::new(), files: 0 })
     }
@@ -169,6 +169,14 @@ impl Types {
 type Refused = (Errno, &'static str);
 
 impl State {
+    /// The kernel's types are the first, once somebody calls.
+    pub(super) fn know_kernel(&mut self) {
+        if self.last[TYPES] == 0 {
+            self.last[TYPES] = KERNEL;
+            self.types.extend(Types::of_kernel().map(|types| (KERNEL, types)));
+        }
+    }
+
     /// `BPF_BTF_LOAD`.
     pub(super) fn load_types(&mut self, caller: &mut dyn Caller, attr: &Attr) -> Result<Reply, Errno> {
         attr.ends_at(40)?;

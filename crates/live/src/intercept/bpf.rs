@@ -82,6 +82,15 @@ fn opened(files: &Files, tid: Tid, fd: i32) -> Opened {
     }
 }
 
+/// A path in a thread's memory, if it is not longer than those that are looked for.
+pub(super) fn path_at(tid: Tid, addr: u64) -> Option<String> {
+    const MOST: usize = 160;
+    let mut bytes = [0; MOST];
+    let got = remote::read(tid, addr, &mut bytes).ok()?;
+    let end = bytes[..got].iter().position(|byte| *byte == 0)?;
+    Some(std::str::from_utf8(&bytes[..end]).ok()?.to_owned())
+}
+
 impl Caller for Tool<'_> {
     fn read(&self, addr: u64, into: &mut [u8]) -> Result<(), Errno> {
         Memory { tid: self.tid, addr }.read(0, into)
@@ -160,19 +169,14 @@ impl Intercept {
         opened
     }
 
-    /// Whether calls that take paths are heard of.
-    pub(super) fn hears_of_paths(&mut self, tid: Tid) -> bool {
-        self.process(tid).hears_of_paths
-    }
-
     /// Calls that read symbolic links are heard of from now on, and where there are no files that tell of tracepoints, those that open
     /// some.
     pub(super) fn hear_of_paths(&mut self, tid: Tid, registers: &Registers) {
         let process = self.process(tid);
-        if !std::mem::replace(&mut process.hears_of_paths, true) {
+        if process.hears_of_paths.is_none() {
             let filter = inject::links(!tracepoints::are_shown());
-            // Where it cannot be had, a link tells of a pipe, and no file of tracepoints.
-            let _ = process.injector(tid, registers).install(&filter);
+            // Where it cannot be had, a link tells of a pipe, and there is no file of tracepoints.
+            process.hears_of_paths = Some(process.injector(tid, registers).install(&filter).is_ok());
         }
     }
 
@@ -317,12 +321,7 @@ impl Intercept {
 
     /// The file that a path in `/proc` is about, if it is one of a descriptor's.
     fn named_by(&self, tid: Tid, path: u64) -> Option<File> {
-        /// Longer than any such path.
-        const MOST: usize = 64;
-        let mut bytes = [0; MOST];
-        let got = remote::read(tid, path, &mut bytes).ok()?;
-        let path = bytes[..got].split(|byte| *byte == 0).next()?;
-        let path = std::str::from_utf8(path).ok()?;
+        let path = path_at(tid, path)?;
         let own = self.threads.get(&tid).copied()?;
         let (process, fd) = match path.strip_prefix("/dev/fd/") {
             Some(fd) => (own, fd),

@@ -156,26 +156,25 @@ impl Intercept {
                 return Ok(Answer::Done(self.open(supervisor, tid, registers)));
             }
             libc::SYS_bpf => {
-                let file = match self.bpf(supervisor, tid, registers) {
-                    Ok(Reply::Opens(file)) => file,
-                    other => {
-                        let answer =
-                            other.map(|reply| if let Reply::Number(number) = reply { number } else { 0 });
-                        if self.hears_of_paths(tid) {
-                            return Ok(Answer::With(answer));
+                let answer = match self.bpf(supervisor, tid, registers) {
+                    Ok(Reply::Opens(file)) => {
+                        if let Err(killed) = inject::skip(tid, registers) {
+                            self.closed(supervisor, [File::Bpf(file)]);
+                            return Err(killed);
                         }
-                        inject::skip(tid, registers)?;
                         self.stopped_again(supervisor, tid);
-                        self.hear_of_paths(tid, registers);
-                        return Ok(Answer::Done(answer));
+                        return Ok(Answer::Done(self.give_descriptor(supervisor, tid, registers, file)));
                     }
+                    Ok(Reply::Number(number)) => Ok(number),
+                    Err(errno) => Err(errno),
                 };
-                if let Err(killed) = inject::skip(tid, registers) {
-                    self.closed(supervisor, [File::Bpf(file)]);
-                    return Err(killed);
+                if self.process(tid).hears_of_paths.is_some() {
+                    return Ok(Answer::With(answer));
                 }
+                inject::skip(tid, registers)?;
                 self.stopped_again(supervisor, tid);
-                return Ok(Answer::Done(self.give_descriptor(supervisor, tid, registers, file)));
+                self.hear_of_paths(tid, registers);
+                return Ok(Answer::Done(answer));
             }
             call if can_wait(call) => {
                 let answer = self.answered(supervisor.shared(), tid, &system_call);
@@ -497,7 +496,7 @@ impl Intercept {
         let process = self.process(tid);
         let ours = 1
             + usize::from(process.filtered)
-            + usize::from(process.hears_of_paths)
+            + usize::from(process.hears_of_paths == Some(true))
             + process.low.len()
             + process.watched.len();
         proc::filters_of(tid) != Some(own + ours)

@@ -180,7 +180,8 @@ struct Process {
     /// Numbers below those of events that a `dup2` gave to one; there is a filter for each.
     low: BTreeSet<i32>,
     /// There is a filter for calls that read symbolic links.
-    hears_of_paths: bool,
+    /// Whether there is a filter for calls that take paths; `None`: it was not wanted yet.
+    hears_of_paths: Option<bool>,
     /// Upper halves of addresses where rings are or were; there is a filter for each.
     watched: BTreeSet<u32>,
     /// Of calls that it has done for us.

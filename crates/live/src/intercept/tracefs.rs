@@ -2,11 +2,11 @@
 //! look there for the tracepoints, and those that are served here are told.
 
 use super::Intercept;
+use super::bpf;
 use super::calls::Answer;
 use super::inject;
 use crate::ptrace::Tid;
 use crate::regs::Registers;
-use crate::remote;
 use crate::supervisor::Supervisor;
 use crate::tracepoints;
 use perfuse_abi::Errno;
@@ -41,12 +41,7 @@ impl Intercept {
 
 /// The text of a file of this path, in the thread's memory, if it is one of these; and whether it may be written.
 fn text(tid: Tid, path: u64) -> Option<(String, bool)> {
-    /// Longer than any such path.
-    const MOST: usize = 160;
-    let mut bytes = [0; MOST];
-    let got = remote::read(tid, path, &mut bytes).ok()?;
-    let end = bytes[..got].iter().position(|byte| *byte == 0)?;
-    let path = std::str::from_utf8(&bytes[..end]).ok()?;
+    let path = &bpf::path_at(tid, path)?;
     // Where bpftrace takes back a probe that it might have made by hand: there is none.
     match tracepoints::is_list_of_probes(path) {
         true => Some((String::new(), true)),
