@@ -261,6 +261,22 @@ impl Registers {
         self.shows_a_call(tid) && (proc::shows_the_dead() || self.width_of_call(tid).is_some())
     }
 
+    /// Whether the system call whose entry or exit the tracee is at may map files, or make mapped ones executable; of a
+    /// 32-bit caller any may.
+    pub(crate) fn maps_memory(&self) -> bool {
+        let maps = [libc::SYS_mmap, libc::SYS_mprotect].contains(&(self.call() as libc::c_long));
+        maps || self.is_narrow()
+    }
+
+    /// Whether the system call that the tracee is in ends it.
+    pub(crate) fn ends_thread(&self) -> bool {
+        let (exit, exit_group) = match self.width {
+            Width::Native => (libc::SYS_exit, libc::SYS_exit_group),
+            Width::Narrow => (1, 252),
+        };
+        [exit, exit_group].contains(&(self.call() as libc::c_long))
+    }
+
     fn shows_a_call(&self, tid: Tid) -> bool {
         #[cfg(target_arch = "x86_64")]
         {

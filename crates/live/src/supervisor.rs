@@ -330,7 +330,7 @@ impl Supervisor {
     /// Begins to trace all threads of a process that runs already, on its own account: it gets none of the options
     /// beyond [`ptrace::FOLLOW`], so that it outlives this thread. Threads that are made meanwhile are traced too.
     pub fn attach(&mut self, pid: Tid) -> Result<(), Errno> {
-        let options = self.options_of(true);
+        let options = options_of(self.options, true);
         self.attached = true;
         loop {
             let new: Vec<Tid> = proc::threads_of(pid).into_iter().filter(|&tid| !self.traces(tid)).collect();
@@ -358,11 +358,6 @@ impl Supervisor {
         }
     }
 
-    /// The options of tracees; `attached`: of those that outlive this thread.
-    fn options_of(&self, attached: bool) -> i32 {
-        if attached { self.options & !(ptrace::EXITKILL | ptrace::TRACESECCOMP) } else { self.options }
-    }
-
     /// Lets a tracee go on that a front end made [stay](Next::Stay).
     pub fn resume(&mut self, tid: Tid, how: Resume) {
         let waits = self.shelter(tid) == shelter::Sheltered::Soon;
@@ -370,6 +365,7 @@ impl Supervisor {
             return self.resume_to_call(tid, how);
         }
         self.update_text(tid);
+        self.born_in_call(tid);
         #[cfg(target_arch = "aarch64")]
         if how == Resume::Continue(0) {
             self.pass_exclusive(tid);
@@ -378,7 +374,7 @@ impl Supervisor {
             tracee.arm(tid);
             tracee.stopped = false;
             tracee.resumed_at = proc::now_ns();
-            let mut how = tracee.stride(tid, how, self.options);
+            let mut how = tracee.stride(tid, how, options_of(self.options, tracee.attached));
             how = tracee.until_call(how);
             if let Some(restarted) = &tracee.restarted {
                 how = restarted.stride(how);
@@ -585,7 +581,6 @@ impl Supervisor {
             front.effects(&self.machine);
             return;
         }
-        self.born_in_call(tid);
         let next = self.stop(front, tid, status);
         if interrupted && execs {
             // Where the call returns to is in the new program.
@@ -741,7 +736,6 @@ impl Supervisor {
                 machine.stopped(task);
             }
             drop(machine);
-            self.born_in_call(child);
             self.resume(child, Resume::Continue(0));
         }
     }
@@ -840,6 +834,11 @@ impl Supervisor {
         drop(machine);
         self.ticker.go_on(self.affinity.follow(&found));
     }
+}
+
+/// The options of a tracee; `attached`: it outlives this thread.
+fn options_of(options: i32, attached: bool) -> i32 {
+    if attached { options & !(ptrace::EXITKILL | ptrace::TRACESECCOMP) } else { options }
 }
 
 fn lock(machine: &Mutex<Machine>) -> MutexGuard<'_, Machine> {

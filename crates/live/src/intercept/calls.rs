@@ -424,6 +424,11 @@ impl Intercept {
         {
             (self.on_note.0)(&Note::Switches);
         }
+        match opened {
+            Ok(_) => self.lacks_cpus = false,
+            Err(Errno::EACCES) if pid == -1 => self.lacks_cpus = true,
+            _ => {}
+        }
         // E2BIG comes with the size that there is.
         if Attr::peek(&attr, ByteOrder::NATIVE).size != seen.size {
             let _ = memory.write(Attr::SIZE_FIELD.start, &attr[Attr::SIZE_FIELD]);

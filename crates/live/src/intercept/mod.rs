@@ -87,6 +87,8 @@ pub struct Intercept {
     filters_here: Option<usize>,
     on_note: OnNote,
     told_of_switches: bool,
+    /// Events of whole cpus were refused, and no other has been opened since.
+    lacks_cpus: bool,
     told_of_shortness: bool,
     told_of_unreachable: bool,
     told_of_rings: bool,
@@ -179,7 +181,6 @@ struct Process {
     filtered: bool,
     /// Numbers below those of events that a `dup2` gave to one; there is a filter for each.
     low: BTreeSet<i32>,
-    /// There is a filter for calls that read symbolic links.
     /// Whether there is a filter for calls that take paths; `None`: it was not wanted yet.
     hears_of_paths: Option<bool>,
     /// Upper halves of addresses where rings are or were; there is a filter for each.
@@ -260,6 +261,7 @@ impl Intercept {
             filters_here: proc::filters_of(proc::own_tid()),
             on_note,
             told_of_switches: false,
+            lacks_cpus: false,
             told_of_shortness: false,
             told_of_unreachable: false,
             told_of_rings: false,
@@ -568,6 +570,10 @@ impl Front for Intercept {
         if tid == self.tool {
             self.ended = Some(status);
             self.end_request.tool_has_ended();
+            // One that only looked whether it could have some has opened others then.
+            if self.lacks_cpus && libc::WIFEXITED(status) && libc::WEXITSTATUS(status) != 0 {
+                (self.on_note.0)(&Note::WholeCpus);
+            }
         }
         self.closing.remove(&tid);
         self.wait_is_over(tid);

@@ -18,6 +18,8 @@ pub enum Note {
     },
     /// The tool wants records of context switches, of which a tracer does not hear; it was answered `EOPNOTSUPP`.
     Switches,
+    /// The tool, which has failed, wanted events of whole cpus; it was answered `EACCES`.
+    WholeCpus,
     /// No descriptor can be given to the tool, which was answered `EACCES`.
     Unreachable {
         /// The process that opened an event.
@@ -103,6 +105,10 @@ impl fmt::Display for Note {
                 f,
                 "process {pid} of the tool can be given no events: it is in a network namespace of its own, and the \
                  sandbox refuses pidfd_getfd(2), which would lead there. Start perfuse inside of that namespace"
+            ),
+            Note::WholeCpus => f.write_str(
+                "the tool asked for events of whole cpus, and perfuse sees only processes that run below it, or that the \
+                 tool names: answered EACCES. Leave out -a (--all-cpus) and -C, and give a command or -p PID",
             ),
             Note::NoRings(errno) => write!(
                 f,

@@ -150,7 +150,7 @@ impl Machine {
     }
 
     /// Whether the time that threads sleep is told.
-    pub(crate) fn tells_sleep(&self) -> bool {
+    fn tells_sleep(&self) -> bool {
         !self.tracepoints.of(What::Asleep).is_empty()
     }
 

@@ -1,6 +1,6 @@
 //! Tracees whose system calls are told: they stop where each begins and ends.
 
-use super::{Supervisor, Tracee, lock};
+use super::{Supervisor, Tracee, lock, options_of};
 use crate::proc;
 use crate::ptrace::{self, CallStop, Resume, Status, Tid};
 use crate::regs::Registers;
@@ -25,6 +25,8 @@ pub(super) struct CallState {
     goes_on: Option<i64>,
     /// It is the one that has begun before, whatever number it goes on with.
     is_same: bool,
+    /// Its program has not begun yet, and what its calls map may have places of probes.
+    maps: bool,
 }
 
 impl CallState {
@@ -32,9 +34,19 @@ impl CallState {
         CallState { wanted, ..CallState::default() }
     }
 
+    /// Whether the tracee, which is about to end, is in a call that does not end it by itself.
+    fn is_cut(&self, registers: &Registers) -> bool {
+        self.wanted && self.has_begun && !registers.ends_thread()
+    }
+
     /// When the call began that the tracee was in last, if that is known.
     pub(super) fn began(&self) -> Option<u64> {
         self.began.filter(|_| self.wanted)
+    }
+
+    /// Notes whether the program of the tracee is still being made ready: its calls are stopped at for what they map.
+    pub(super) fn set_maps(&mut self, maps: bool) {
+        self.maps = maps;
     }
 
     /// Notes that the tracee stops by itself when it goes on, as its process is stopped.
@@ -49,7 +61,7 @@ impl Tracee {
         self.calls.is_fronts = matches!(how, Resume::Syscall(_));
         self.calls.on = self.calls.wanted;
         match how {
-            Resume::Continue(signal) if self.calls.on => Resume::Syscall(signal),
+            Resume::Continue(signal) if self.calls.on || self.calls.maps => Resume::Syscall(signal),
             how => how,
         }
     }
@@ -86,8 +98,9 @@ impl Supervisor {
     /// A tracee is stopped where a call begins or ends. Whether its front wants to hear of it.
     pub(super) fn called(&mut self, tid: Tid) -> bool {
         let Some(tracee) = self.tracees.get_mut(&tid) else { return true };
-        let is_fronts = tracee.calls.is_fronts || !tracee.calls.wanted;
-        if !tracee.calls.wanted {
+        let options = options_of(self.options, tracee.attached);
+        let is_fronts = tracee.calls.is_fronts || !(tracee.calls.wanted || tracee.calls.maps);
+        if !(tracee.calls.wanted || tracee.calls.maps) {
             return is_fronts;
         }
         let Ok(registers) = Registers::of(tid) else { return is_fronts };
@@ -96,6 +109,12 @@ impl Supervisor {
             return is_fronts;
         };
         let begins = matches!(stop, CallStop::Entry { .. });
+        if tracee.calls.maps && !begins && registers.maps_memory() {
+            self.stale.insert(tracee.pid);
+        }
+        if !tracee.calls.wanted {
+            return is_fronts;
+        }
         let stopped = StoppedThread::new(tid, registers).in_kernel(true);
         let mut machine = lock(&self.machine);
         let Some(task) = machine.task_of(tid) else { return is_fronts };
@@ -115,9 +134,7 @@ impl Supervisor {
         match stop {
             CallStop::Entry { number, .. } => {
                 (tracee.calls.number, tracee.calls.began) = (number, Some(proc::now_ns()));
-                if machine.tells_sleep() {
-                    tracee.stepping.tell_of_end(tid, self.options);
-                }
+                tracee.stepping.tell_of_end(tid, options);
                 machine.called(task, number, stop, &stopped);
             }
             CallStop::Exit { result } if registers.was_interrupted() || Registers::is_restart(result) => {
@@ -162,8 +179,11 @@ impl Supervisor {
             }
             return;
         }
+        let ends = status == Status::Event(libc::PTRACE_EVENT_EXIT);
+        // A call that SIGKILL ends has no stop of its own, and is over all the same.
+        let is_cut = ends && Registers::of(tid).is_ok_and(|registers| tracee.calls.is_cut(&registers));
         let is_over = tracee.restarted.is_none() && (held.is_some() || went_on);
-        if is_over && status != Status::Event(libc::PTRACE_EVENT_EXIT) {
+        if is_over || is_cut {
             // Where nothing was begun since, registers tell what its caller will see.
             let is_there = matches!(status, Status::Signal(_) | Status::Event(ptrace::EVENT_STOP));
             self.call_is_over(tid, held.filter(|_| !is_there));
@@ -183,7 +203,7 @@ impl Supervisor {
         }
     }
 
-    /// A tracee that has just been born is stopped for the first time: the call that made it ends in it, too, with 0.
+    /// A tracee that has just been born is about to go on for the first time: the call that made it ends in it, too, with 0.
     pub(super) fn born_in_call(&mut self, tid: Tid) {
         if !self.tracees.get(&tid).is_some_and(|tracee| tracee.stepping.is_newborn()) {
             return;

@@ -5,7 +5,7 @@
 //! their children, and tells that they have ended or that their tracer has left them. There are no samples, debug
 //! registers, traps and steps of them, all of which would have to stop them.
 
-use super::{Front, Supervisor, Tracee, calls, lock, step};
+use super::{Front, Supervisor, Tracee, calls, lock, options_of, step};
 use crate::debug;
 use crate::proc::{self, Fate};
 use crate::ptrace::{self, Resume, Status, Tid};
@@ -301,7 +301,7 @@ impl Supervisor {
         let Some(detached) = self.detached.get(&tid) else { return };
         let (pid, attached) = (detached.pid, detached.attached);
         // It has ended, or has another tracer already: that is seen the next time.
-        if ptrace::seize(tid, self.options_of(attached)).is_err() {
+        if ptrace::seize(tid, options_of(self.options, attached)).is_err() {
             return;
         }
         let before = self.detached.remove(&tid).and_then(|detached| detached.program);

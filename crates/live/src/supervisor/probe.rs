@@ -37,7 +37,7 @@ pub(super) struct PatchedText {
 struct Trap {
     original: Original,
     probes: ProbesAt,
-    /// It is where the program begins, when its libraries are there.
+    /// It is where the program begins, when the libraries that it is linked with are there.
     begin: bool,
     /// It is where functions return to.
     returns: bool,
@@ -221,7 +221,7 @@ impl Supervisor {
         }
     }
 
-    /// A process has a new program, in which nothing is yet. Its libraries are mapped when it begins.
+    /// A process has a new program, in which nothing is yet. Libraries that it is linked with are seen as they are mapped, until it begins.
     pub(super) fn text_replaced(&mut self, pid: Tid, tid: Tid) {
         self.texts.remove(&pid);
         if !lock(&self.machine).has_probes() {
@@ -235,6 +235,9 @@ impl Supervisor {
         }) {
             let trap = Trap { begin: true, ..Trap::new(original) };
             self.texts.entry(pid).or_default().traps.insert(entry, trap);
+            if let Some(tracee) = self.tracees.get_mut(&tid) {
+                tracee.calls.set_maps(true);
+            }
             self.guard_traps(pid);
         }
     }
@@ -325,15 +328,11 @@ impl Supervisor {
         if !trap.probes.returns.is_empty() {
             self.entered(pid, tid, &trap.probes.returns, &registers);
         }
-        // A request that fails was for one that was killed meanwhile, which is told next.
         if trap.begin {
-            let _ = text::remove(tid, addr, trap.original);
-            let _ = registers.give(tid);
-            if let Some(text) = self.texts.get_mut(&pid) {
-                text.traps.remove(&addr);
-            }
-            self.stale.insert(pid);
-        } else if text::does(tid, &mut registers, trap.original) {
+            self.begun(pid, tid, addr);
+        }
+        // A request that fails was for one that was killed meanwhile, which is told next.
+        if text::does(tid, &mut registers, trap.original) {
             let _ = registers.give(tid);
             self.helped(tid);
         } else if registers.give(tid).is_ok() {
@@ -343,6 +342,17 @@ impl Supervisor {
             self.helped(tid);
         }
         TrapCause::Past
+    }
+
+    /// A program begins: from now on its linker tells of libraries.
+    fn begun(&mut self, pid: Tid, tid: Tid, addr: u64) {
+        if let Some(trap) = self.texts.get_mut(&pid).and_then(|text| text.traps.get_mut(&addr)) {
+            trap.begin = false;
+        }
+        if let Some(tracee) = self.tracees.get_mut(&tid) {
+            tracee.calls.set_maps(false);
+        }
+        self.stale.insert(pid);
     }
 
     /// A thread is stopped at a trap of ours: if this process is killed now, it goes on where it stands then.

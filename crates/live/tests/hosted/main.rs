@@ -169,6 +169,7 @@ macro_rules! scenarios {
                     "frameless" => probes::frameless(),
                     "sweep" => sweep::sweep(),
                     "reader" => scenarios::reader(),
+                    "values" => probes::values(),
                     "namespaces_of_every_kind" => scenarios::namespaces_of_every_kind(),
                     other => panic!("no scenario {other}"),
                 },
@@ -257,6 +258,7 @@ scenarios! {
     returns_of_threads_and_children
     returns_are_sampled
     libraries_are_loaded_later
+    programs_are_probed_from_the_first_instruction
     signals_reach_whom_the_owner_may_signal
     the_last_of_queued_signals_says_so
     another_user_opens_events

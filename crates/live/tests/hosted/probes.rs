@@ -6,9 +6,8 @@ use perfuse_sys::{Mapping, Protection, perf_event_open};
 use perfuse_testkit::work;
 use std::ffi::{CStr, CString};
 use std::hint::black_box;
-#[cfg(target_arch = "x86_64")]
-use std::os::fd::AsRawFd;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
 use std::sync::Barrier;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -28,7 +27,11 @@ fn roomy(number: u64) -> u64 {
 
 /// Where a function is: the path of its file, and the offset in it.
 fn place(function: fn(u64) -> u64) -> (CString, u64) {
-    let addr = function as usize as u64;
+    place_at(function as usize as u64)
+}
+
+/// The same of an address.
+fn place_at(addr: u64) -> (CString, u64) {
     let maps = std::fs::read_to_string("/proc/self/maps").expect("the memory map");
     let hex = |text: &str| u64::from_str_radix(text, 16).expect("a number");
     for line in maps.lines() {
@@ -620,4 +623,39 @@ pub(crate) fn libraries_are_loaded_later() {
         leave(library);
     }
     println!("{:?}", events.each_ref().map(value));
+}
+
+/// A function that the dynamic linker calls before the program begins, the program's own first instruction, and one of the linker.
+pub(crate) fn programs_are_probed_from_the_first_instruction() {
+    // SAFETY: it only looks.
+    let [entry, linker] = [libc::AT_ENTRY, libc::AT_BASE].map(|what| unsafe { libc::getauxval(what) });
+    let Some(early) = function_in(c"libc.so.6", c"__libc_early_init") else {
+        println!("there is no such function");
+        std::process::exit(2);
+    };
+    let places = [place(early), place_at(entry), place_at(linker + linker_entry(linker))];
+    let events = places.each_ref().map(|(path, offset)| {
+        let mut attr = attr(path, *offset);
+        attr.flags -= AttrFlags::DISABLED;
+        perf_event_open(&mut attr, 0, -1, None, OpenFlags::empty()).expect("an event")
+    });
+    let mut next =
+        std::process::Command::new(std::env::current_exe().expect("the running program has a path"));
+    next.args(["tool", "values"]).args(events.iter().map(|event| event.as_raw_fd().to_string()));
+    panic!("it cannot be executed: {}", next.exec());
+}
+
+/// The values of events with these numbers.
+pub(crate) fn values() {
+    for number in std::env::args().skip(3) {
+        // SAFETY: the program before this one left them open, and nothing else here knows them.
+        println!("{}", value(&unsafe { OwnedFd::from_raw_fd(number.parse().expect("a number")) }));
+    }
+}
+
+/// Where the program of the ELF file at an address begins, beyond that.
+fn linker_entry(at: u64) -> u64 {
+    const ENTRY: u64 = 24;
+    // SAFETY: the dynamic linker of this program stays where it is, with its header of 64 bytes.
+    unsafe { std::ptr::read_unaligned((at + ENTRY) as *const u64) }
 }
