@@ -63,6 +63,9 @@ pub struct Settings {
     /// Software events of which nobody tells a tracer can be opened, and stay 0: faults that the kernel mends where the
     /// processor cannot, the output of BPF programs, switches to other cgroups. Otherwise they are refused with `ENOENT`.
     pub untold_events: bool,
+    /// Calls that SIGKILL ends are told as Linux tells them, with the result by which they would have been begun again. Otherwise
+    /// they have no end, as for strace: a thread that sleeps when its process ends has not come back from its call.
+    pub cut_calls: bool,
 }
 
 impl Settings {
@@ -71,7 +74,7 @@ impl Settings {
     pub fn as_tools_expect() -> Self {
         let level = proc::sysctl("perf_event_paranoid").and_then(|text| text.trim().parse::<i64>().ok());
         let user_samples_only = level.is_none_or(|level| level >= 2);
-        Settings { user_samples_only, untold_events: true, ..Settings::default() }
+        Settings { user_samples_only, untold_events: true, cut_calls: true, ..Settings::default() }
     }
 }
 
@@ -163,6 +166,7 @@ pub struct Machine {
     build_ids: Option<BuildIds>,
     estimate_switches: bool,
     untold_events: bool,
+    cut_calls: bool,
     /// The last numbers of a task could not be read.
     lost: bool,
     /// The thread of ours whose numbers were told last since a call [began](Self::call_begins).
@@ -229,6 +233,7 @@ impl Machine {
             build_ids: None,
             estimate_switches: settings.estimate_switches,
             untold_events: settings.untold_events,
+            cut_calls: settings.cut_calls,
             lost: false,
             last_task: 0,
             own_told: None,

@@ -13,7 +13,7 @@ use crate::regs::{Registers, Width};
 use crate::remote;
 use crate::served::{carry_out, settle};
 use crate::supervisor::{Next, Supervisor};
-use perfuse_abi::{Attr, AttrFlags, ByteOrder, Errno, OpenFlags, ioctl};
+use perfuse_abi::{Attr, AttrFlags, ByteOrder, Errno, EventType, OpenFlags, Software, ioctl};
 use perfuse_engine::{Access, AttrMemory, BpfQuery, EventKey, Ioctl, OpenArguments, TaskId, UserMemory};
 use std::os::fd::RawFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -379,6 +379,7 @@ impl Intercept {
         let mut attr = copy_attr(&memory);
         let seen = Attr::peek(&attr, ByteOrder::NATIVE);
         let switches = seen.flags.contains(AttrFlags::CONTEXT_SWITCH);
+        let is_dummy = (seen.type_, seen.config) == (EventType::SOFTWARE, Software::DUMMY.0);
         let access = if seen.flags.contains(AttrFlags::SIGTRAP) { Access::Attach } else { Access::Read };
         let namespace = self.namespace_of(tid);
         if let Ok(Some(namespace)) = namespace {
@@ -426,7 +427,8 @@ impl Intercept {
         }
         match opened {
             Ok(_) => self.lacks_cpus = false,
-            Err(Errno::EACCES) if pid == -1 => self.lacks_cpus = true,
+            // perf looks for new BPF programs with one that counts nothing, and does without it.
+            Err(Errno::EACCES) if pid == -1 && !is_dummy => self.lacks_cpus = true,
             _ => {}
         }
         // E2BIG comes with the size that there is.

@@ -149,8 +149,13 @@ impl Machine {
         }
     }
 
+    /// Whether [calls that SIGKILL ends](crate::machine::Settings::cut_calls) are told.
+    pub(crate) fn tells_cut_calls(&self) -> bool {
+        self.cut_calls
+    }
+
     /// Whether the time that threads sleep is told.
-    fn tells_sleep(&self) -> bool {
+    pub(crate) fn tells_sleep(&self) -> bool {
         !self.tracepoints.of(What::Asleep).is_empty()
     }
 

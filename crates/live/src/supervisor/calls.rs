@@ -134,7 +134,9 @@ impl Supervisor {
         match stop {
             CallStop::Entry { number, .. } => {
                 (tracee.calls.number, tracee.calls.began) = (number, Some(proc::now_ns()));
-                tracee.stepping.tell_of_end(tid, options);
+                if machine.tells_sleep() || machine.tells_cut_calls() {
+                    tracee.stepping.tell_of_end(tid, options);
+                }
                 machine.called(task, number, stop, &stopped);
             }
             CallStop::Exit { result } if registers.was_interrupted() || Registers::is_restart(result) => {
@@ -179,11 +181,17 @@ impl Supervisor {
             }
             return;
         }
-        let ends = status == Status::Event(libc::PTRACE_EVENT_EXIT);
-        // A call that SIGKILL ends has no stop of its own, and is over all the same.
-        let is_cut = ends && Registers::of(tid).is_ok_and(|registers| tracee.calls.is_cut(&registers));
         let is_over = tracee.restarted.is_none() && (held.is_some() || went_on);
-        if is_over || is_cut {
+        let is_told = match status {
+            // A call that SIGKILL ends has no stop of its own.
+            Status::Event(libc::PTRACE_EVENT_EXIT) => {
+                let is_cut =
+                    is_over || Registers::of(tid).is_ok_and(|registers| tracee.calls.is_cut(&registers));
+                is_cut && lock(&self.machine).tells_cut_calls()
+            }
+            _ => is_over,
+        };
+        if is_told {
             // Where nothing was begun since, registers tell what its caller will see.
             let is_there = matches!(status, Status::Signal(_) | Status::Event(ptrace::EVENT_STOP));
             self.call_is_over(tid, held.filter(|_| !is_there));
