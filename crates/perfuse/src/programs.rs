@@ -171,13 +171,27 @@ impl Programs {
         program_type: ProgramType,
         insns: &[Insn],
     ) -> Result<(), ProgramError> {
-        let place = crate::diagnosis::event_name(counter.attr());
+        self.at_counters([counter], program_type, insns)
+    }
+
+    /// The same at an event that is open on several targets.
+    pub(crate) fn at_counters<'c>(
+        &mut self,
+        counters: impl IntoIterator<Item = &'c mut Counter>,
+        program_type: ProgramType,
+        insns: &[Insn],
+    ) -> Result<(), ProgramError> {
+        let mut counters = counters.into_iter().peekable();
+        let Some(first) = counters.peek() else { return Ok(()) };
+        let place = crate::diagnosis::event_name(first.attr());
         let program = self.load(program_type, &place, insns)?;
-        counter.set_bpf(program.as_fd()).map_err(|error| ProgramError {
-            attempt: ProgramAttempt::Attach(place),
-            errno: error.errno(),
+        let refused = |errno| ProgramError {
+            attempt: ProgramAttempt::Attach(place.clone()),
+            errno,
             log: String::new(),
-        })
+        };
+        counters
+            .try_for_each(|counter| counter.set_bpf(program.as_fd()).map_err(|error| refused(error.errno())))
     }
 
     /// Reads what programs send by a map: a perf event array ([`MapKind::PerfEventArray`] with keys and values of four bytes, one for

@@ -180,7 +180,7 @@ fn sampled(plan: &Plan, request: &Request) -> Option<Builder> {
     };
     let stack = matches!(how, Some(Chains::Stack(_)));
     let chosen = [
-        (fields.period || tracepoint || plan.kernel.facts().is_embedded, SampleType::PERIOD),
+        (fields.period || tracepoint || plan.fold || plan.kernel.facts().is_embedded, SampleType::PERIOD),
         (fields.cpu || fields.raw || tracepoint, SampleType::CPU),
         (fields.raw || tracepoint, SampleType::RAW),
         (fields.data || stack, SampleType::ADDR | SampleType::DATA_SRC),

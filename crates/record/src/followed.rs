@@ -34,6 +34,17 @@ impl From<ProgramError> for NotInKernel {
     }
 }
 
+impl NotInKernel {
+    pub(crate) const OTHER_NUMBERS: Self =
+        NotInKernel::Asked("processes have other numbers in this container than the kernel has");
+}
+
+/// Whether processes have the numbers here that programs see.
+pub(crate) fn has_kernels_numbers() -> bool {
+    // PROC_PID_INIT_INO of the kernel's <linux/proc_ns.h>.
+    std::fs::read_link("/proc/self/ns/pid").is_ok_and(|link| link == Path::new("pid:[4026531836]"))
+}
+
 /// Whose threads belong to a plan's target, if programs can tell them from others.
 pub(crate) fn whose(plan: &Plan) -> Result<Whose, NotInKernel> {
     let no = |words| Err(NotInKernel::Asked(words));
@@ -47,9 +58,8 @@ pub(crate) fn whose(plan: &Plan) -> Result<Whose, NotInKernel> {
     if plan.events.iter().any(|request| request.cgroup.is_some()) {
         return no("its programs know no cgroups");
     }
-    // PROC_PID_INIT_INO of the kernel's <linux/proc_ns.h>.
-    if !std::fs::read_link("/proc/self/ns/pid").is_ok_and(|link| link == Path::new("pid:[4026531836]")) {
-        return no("processes have other numbers in this container than the kernel has");
+    if !has_kernels_numbers() {
+        return Err(NotInKernel::OTHER_NUMBERS);
     }
     match &plan.target {
         Target::Cpus(_) if plan.follow.is_some() => Ok(Whose::Followed),

@@ -23,6 +23,7 @@ mod attrs;
 mod choice;
 mod clocks;
 mod error;
+mod fold;
 mod follow;
 mod followed;
 mod observer;

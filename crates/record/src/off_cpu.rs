@@ -6,9 +6,8 @@ pub(crate) mod folding;
 
 use crate::followed::{NotInKernel, follow, whose};
 use crate::plan::Request;
-use crate::{Error, Plan};
-use perfuse::abi::record::{Callchain, CallchainContext, Cpu, CpuMode, Decoded, Misc, Record, Sample, Tid};
-use perfuse::abi::wire::Seq;
+use crate::{Error, Plan, fold};
+use perfuse::abi::record::{CallchainContext, CpuMode, Decoded, Misc, Record, Tid};
 use perfuse::abi::{EventType, Software};
 use perfuse::{HeldCommand, Programs};
 use perfuse_events::{EventSpec, Source};
@@ -87,12 +86,9 @@ pub(crate) fn samples<E>(
         chain.clear();
         chain.push(CallchainContext::USER.0);
         chain.extend(&row.stack);
-        let mut sample = Sample::default();
-        (sample.identifier, sample.id, sample.stream_id) = (Some(id), Some(id), Some(id));
+        let who = Tid { pid: row.pid, tid: row.tid };
+        let mut sample = fold::sample(id, who, time, row.ns, &chain);
         sample.ip = Some(row.stack.first().copied().unwrap_or(0));
-        sample.tid = Some(Tid { pid: row.pid, tid: row.tid });
-        (sample.time, sample.cpu, sample.period) = (Some(time), Some(Cpu::from(0)), Some(row.ns));
-        sample.callchain = Some(Callchain { words: Seq::from(chain.as_slice()) });
         take(&Decoded { misc: Misc::from(CpuMode::USER), ..Decoded::from(Record::Sample(sample)) })?;
     }
     Ok(())

@@ -68,6 +68,9 @@ pub struct Plan {
     pub fields: Fields,
     /// Flags of the event that tells about tasks: `CONTEXT_SWITCH`, `NAMESPACES`, `CGROUP`.
     pub sideband: AttrFlags,
+    /// BPF programs make one sample of all of a thread at a stack, in the kernel: the file is small, and has no times of single samples.
+    /// Takes root, or CAP_BPF and CAP_PERFMON; otherwise each sample is recorded.
+    pub fold: bool,
     /// Kinds of branches to record with each sample.
     pub branches: BranchSampleType,
     /// When to go on in a new file.
@@ -116,6 +119,7 @@ impl Plan {
             read_every: Duration::from_millis(100),
             fields: Fields { cpu: matches!(target, Target::Cpus(_)), ..Fields::default() },
             sideband: AttrFlags::empty(),
+            fold: false,
             branches: BranchSampleType::empty(),
             switch: Switch::Never,
             max_bytes: None,

@@ -3,6 +3,7 @@
 
 mod finish;
 
+use crate::fold::{self, Folds};
 use crate::follow::Follow;
 use crate::off_cpu::Sleeping;
 use crate::off_cpu::folding::{self, Folding, Out};
@@ -47,6 +48,8 @@ pub(crate) struct Session<'a> {
     programs: Programs,
     /// Sums up how long threads sleep, if that is asked for.
     sleeping: Option<Sleeping>,
+    /// Makes one sample of many, if that is asked for.
+    folds: Option<Folds>,
     /// Of the current file, and of all before it.
     tally: Tally,
     before: Sums,
@@ -136,7 +139,12 @@ impl<'a> Session<'a> {
         {
             observer.remark(&Remark::OffCpuElsewhere);
         }
-        let (plan, opened) = opened?;
+        let (plan, mut opened) = opened?;
+        fold::check(plan, &opened)?;
+        let folds = Folds::begin(plan, &mut opened).unwrap_or_else(|why| {
+            opened.remarks.push(Remark::NotFolded(why.to_string()));
+            None
+        });
         // Rings have to be read in time, also where all cpus are busy. The command is a process of its own already.
         let _first = plan.owns_process.then(GoesFirst::begin);
         let mut sink = Out::new(sink);
@@ -193,6 +201,7 @@ impl<'a> Session<'a> {
             machine,
             programs,
             sleeping,
+            folds,
             tally,
             before,
             told: Vec::new(),
@@ -339,7 +348,8 @@ impl<'a> Session<'a> {
         if let (true, Some(folding)) = (any, &mut self.sink.folding) {
             folding.round();
         }
-        if any && overwritten.is_empty() {
+        // Folded samples come at the end, with times from before: readers sort them in.
+        if any && overwritten.is_empty() && self.folds.is_none() {
             result = result.and_then(|()| self.sink.tool(Tool::FinishedRound.into()));
         }
         if any {

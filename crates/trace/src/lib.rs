@@ -20,12 +20,13 @@
 //! [`format`](Format) takes formats of tracepoints apart and prints records by them; [`expr`](Expr) is the one language of
 //! filters, a superset of the one that ftrace has. [`Joiner`] makes system calls of entries and exits, [`Calls`] knows their names and
 //! arguments, [`Question`] and [`Groups`] sum records up by keys. [`CallSums`] are the sums of calls, [`InKernel`] the programs by which
-//! the kernel makes them itself.
+//! the kernel makes them itself. [`OffCpu`] are those that sum up sleep, [`Fold`] those that make one sample of many.
 #![forbid(unsafe_code)]
 
 mod calls;
 mod errno;
 mod expr;
+mod fold;
 mod format;
 mod off_cpu;
 mod sums;
@@ -40,6 +41,7 @@ pub use errno::{errno_name, errno_remark};
 pub use expr::{
     Bound, BoundValue, Expr, ExprError, Extra, KernelPart, Kind, NoExtras, RawRecord, Record, Schema, Value,
 };
+pub use fold::{Fold, FoldedRow};
 pub use format::{Field, FieldKind, Filling, Format, Names, NoNames};
 pub use off_cpu::{OffCpu, OffCpuRow};
 pub use perfuse_abi as abi;

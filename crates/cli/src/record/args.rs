@@ -43,6 +43,10 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(super) off_cpu: bool,
 
+    /// Make one sample of all of a thread at a stack, in the kernel: a small file, without times of single samples (root)
+    #[arg(long, conflicts_with_all = ["follow", "overwrite", "switch_output", "no_samples", "latency"])]
+    pub(super) fold: bool,
+
     /// Of tracepoints, leave out what this program does itself
     #[arg(long)]
     pub(super) exclude_perf: bool,

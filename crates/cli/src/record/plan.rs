@@ -116,7 +116,7 @@ impl Asked {
         }
         let chains = match asked {
             CallChains::By(chains) => chains,
-            CallChains::Auto if kernel.facts().is_simulated => Some(Chains::FramePointers),
+            CallChains::Auto if args.fold || kernel.facts().is_simulated => Some(Chains::FramePointers),
             CallChains::Auto => {
                 let search = std::env::var_os("PATH").unwrap_or_default();
                 let choice = Choice::of(&target, follow.as_deref(), &args.command, &search);
@@ -139,14 +139,15 @@ impl Asked {
             && matches!(rate, Rate::Frequency(hz) if hz <= MOST_FOLLOWED_HZ)
             && matches!(chains, None | Some(Chains::FramePointers))
             && branches.is_empty()
-            && !(args.no_inherit || args.per_thread || args.overwrite)
+            && !(args.no_inherit || args.per_thread || args.overwrite || args.fold)
             && !(args.stat || args.no_samples || args.switch_events || args.latency);
         let on_cpus = matches!(target, Target::Cpus(_));
         let mut plan = Plan::new(target, args.command.clone());
         plan.kernel = kernel;
         plan.follow = follow;
         plan.may_follow = may_follow;
-        plan.never_follow = args.no_follow;
+        plan.never_follow = args.no_follow || args.fold;
+        plan.fold = args.fold;
         plan.events = events;
         // perf takes the clock in place of cycles that are asked for, too.
         plan.default_events = args.selection.lists.is_empty()

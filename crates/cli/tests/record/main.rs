@@ -5,6 +5,7 @@ mod agree;
 mod attrs;
 mod errors;
 mod faults;
+mod fold;
 mod groups;
 mod habits;
 mod off_cpu;
@@ -18,6 +19,7 @@ use agree::*;
 use attrs::*;
 use errors::*;
 use faults::*;
+use fold::*;
 use groups::*;
 use habits::*;
 use off_cpu::*;
@@ -65,6 +67,7 @@ suite! {
         both_recorders_find_the_same_shares,
         filters_mean_the_same_in_the_kernel_and_on_records;
     measurements:
+        folded_samples_are_those_that_were_taken,
         sleep_is_told_by_stack_as_the_program_measures_it,
         sleep_is_told_by_records_where_programs_cannot,
         sleep_of_a_process_that_runs_already_is_told,

@@ -53,6 +53,7 @@ impl Session<'_> {
         self.snapshot()?;
         self.finish_unwinding().map_err(|error| self.sink.fail(error))?;
         self.slept()?;
+        self.folded()?;
         self.tally.corrupt += self.unwinding.as_ref().map_or(0, |unwinding| unwinding.recording.broken());
         let counted = self.counted()?;
         let mut sums = self.sums();
@@ -80,6 +81,15 @@ impl Session<'_> {
         }
         remarks.iter().for_each(|remark| self.observer.remark(remark));
         Ok(ended)
+    }
+
+    /// Writes what the kernel has folded.
+    fn folded(&mut self) -> Result<(), Error> {
+        let Some(folds) = self.folds.take() else { return Ok(()) };
+        let before = self.tally.samples;
+        let samples = folds.write(&self.opened, &mut self.tally, &mut self.sink)?;
+        self.tally.samples = before + samples;
+        Ok(())
     }
 
     /// Writes how long threads slept, as samples.
