@@ -41,6 +41,7 @@
 
 use crate::counter::Counter;
 use crate::messages::Messages;
+use crate::sampler_set::SamplerSet;
 use perfuse_abi::ByteOrder;
 use perfuse_bpf::insn::{Constant, to_bytes};
 use perfuse_bpf::{Insn, MapKind, MapSpec, ProgramType};
@@ -174,8 +175,22 @@ impl Programs {
         self.at_counters([counter], program_type, insns)
     }
 
-    /// The same at an event that is open on several targets.
-    pub(crate) fn at_counters<'c>(
+    /// The same at an event of a set, on all its targets and in what they start. A program that returns 0 leaves out the sample.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`at_event`](Self::at_event); then some targets may have the program.
+    pub fn at_event_of_set(
+        &mut self,
+        set: &mut SamplerSet,
+        event: usize,
+        program_type: ProgramType,
+        insns: &[Insn],
+    ) -> Result<(), ProgramError> {
+        self.at_counters(set.counters_mut(event), program_type, insns)
+    }
+
+    fn at_counters<'c>(
         &mut self,
         counters: impl IntoIterator<Item = &'c mut Counter>,
         program_type: ProgramType,

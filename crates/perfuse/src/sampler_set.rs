@@ -270,27 +270,12 @@ impl SamplerSet {
 
     /// Counts only hits of a tracepoint that match `filter`, on all targets.
     pub fn set_filter(&mut self, event: usize, filter: &str) -> Result<()> {
-        let sources = self.sources.iter_mut().filter(|source| source.event == event);
-        sources.map(|source| &mut source.counter).try_for_each(|counter| counter.set_filter(filter))
+        self.counters_mut(event).try_for_each(|counter| counter.set_filter(filter))
     }
 
-    /// Runs a program at each overflow of an event, on all targets and in what they start: see [`Programs::at_event`]. One that
-    /// returns 0 leaves out the sample.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Programs::at_event`]; then some targets may have the program.
-    ///
-    /// [`Programs::at_event`]: crate::Programs::at_event
-    pub fn run_program(
-        &mut self,
-        event: usize,
-        programs: &mut crate::Programs,
-        program_type: perfuse_bpf::ProgramType,
-        insns: &[perfuse_bpf::Insn],
-    ) -> std::result::Result<(), crate::ProgramError> {
-        let sources = self.sources.iter_mut().filter(|source| source.event == event);
-        programs.at_counters(sources.map(|source| &mut source.counter), program_type, insns)
+    /// The counters of an event, to be changed.
+    pub(crate) fn counters_mut(&mut self, event: usize) -> impl Iterator<Item = &mut Counter> {
+        self.sources.iter_mut().filter(move |source| source.event == event).map(|source| &mut source.counter)
     }
 
     fn switchable(&self) -> impl Iterator<Item = &SetSource> {

@@ -5,13 +5,10 @@ use crate::followed::{NotInKernel, has_kernels_numbers};
 use crate::opening::Opened;
 use crate::plan::Plan;
 use crate::tally::Tally;
-use crate::{Error, Sink};
+use crate::{Error, Sink, off_cpu};
 use perfuse::Programs;
-use perfuse::abi::record::{
-    Callchain, CallchainContext, Cpu, CpuMode, Decoded, Misc, Record, RecordFormat, Sample, Tid,
-};
+use perfuse::abi::record::{CallchainContext, Cpu, CpuMode, Decoded, Misc, Record, RecordFormat, Tid};
 use perfuse::abi::regs::Arch;
-use perfuse::abi::wire::Seq;
 use perfuse::abi::{Attr, AttrFlags, ByteOrder, EventType, SampleType};
 use perfuse::bpf::ProgramType;
 use perfuse_trace::{Fold, FoldedRow};
@@ -73,7 +70,7 @@ impl Folds {
         for (event, _) in attrs {
             let insns = asked.program(event as u32, arch);
             let insns = insns.map_err(|_| NotInKernel::Asked("its programs are not understood"))?;
-            opened.set.run_program(event, &mut programs, ProgramType::PerfEvent, &insns)?;
+            programs.at_event_of_set(&mut opened.set, event, ProgramType::PerfEvent, &insns)?;
         }
         Ok(Some(Folds { asked, programs }))
     }
@@ -154,20 +151,10 @@ fn encode(row: &FoldedRow, id: u64, format: &RecordFormat, bytes: &mut Vec<u8>) 
         sides.flat_map(|(side, stack)| std::iter::once(side.0).chain(stack.iter().copied())).collect();
     let mode = if row.kernel.is_empty() { CpuMode::USER } else { CpuMode::KERNEL };
     let who = Tid { pid: row.pid, tid: row.tid };
-    let mut sample = sample(id, who, row.last_ns, row.period, &chain);
+    let mut sample = off_cpu::sample(id, who, row.last_ns, row.period, &chain);
     sample.ip = row.kernel.first().or(row.user.first()).copied().or(Some(0));
     sample.cpu = Some(Cpu::from(row.cpu));
     let record = Decoded { misc: Misc::from(mode), ..Decoded::from(Record::Sample(sample)) };
     let encoded = record.encode(format, bytes);
     encoded.map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error.to_string()))
-}
-
-/// A sample that stands for many.
-pub(crate) fn sample(id: u64, who: Tid, time: u64, period: u64, chain: &[u64]) -> Sample<'_> {
-    let mut sample = Sample::default();
-    (sample.identifier, sample.id, sample.stream_id) = (Some(id), Some(id), Some(id));
-    (sample.tid, sample.time, sample.cpu, sample.period) =
-        (Some(who), Some(time), Some(Cpu::from(0)), Some(period));
-    sample.callchain = Some(Callchain { words: Seq::from(chain) });
-    sample
 }

@@ -6,8 +6,9 @@ pub(crate) mod folding;
 
 use crate::followed::{NotInKernel, follow, whose};
 use crate::plan::Request;
-use crate::{Error, Plan, fold};
-use perfuse::abi::record::{CallchainContext, CpuMode, Decoded, Misc, Record, Tid};
+use crate::{Error, Plan};
+use perfuse::abi::record::{Callchain, CallchainContext, Cpu, CpuMode, Decoded, Misc, Record, Sample, Tid};
+use perfuse::abi::wire::Seq;
 use perfuse::abi::{EventType, Software};
 use perfuse::{HeldCommand, Programs};
 use perfuse_events::{EventSpec, Source};
@@ -87,9 +88,19 @@ pub(crate) fn samples<E>(
         chain.push(CallchainContext::USER.0);
         chain.extend(&row.stack);
         let who = Tid { pid: row.pid, tid: row.tid };
-        let mut sample = fold::sample(id, who, time, row.ns, &chain);
+        let mut sample = sample(id, who, time, row.ns, &chain);
         sample.ip = Some(row.stack.first().copied().unwrap_or(0));
         take(&Decoded { misc: Misc::from(CpuMode::USER), ..Decoded::from(Record::Sample(sample)) })?;
     }
     Ok(())
+}
+
+/// A sample that stands for many.
+pub(crate) fn sample(id: u64, who: Tid, time: u64, period: u64, chain: &[u64]) -> Sample<'_> {
+    let mut sample = Sample::default();
+    (sample.identifier, sample.id, sample.stream_id) = (Some(id), Some(id), Some(id));
+    (sample.tid, sample.time, sample.cpu, sample.period) =
+        (Some(who), Some(time), Some(Cpu::from(0)), Some(period));
+    sample.callchain = Some(Callchain { words: Seq::from(chain) });
+    sample
 }
