@@ -29,7 +29,9 @@ suite! {
         switches_are_estimated_if_one_asks_for_it,
         a_wish_to_stop_reaches_the_tool,
         many_threads_and_programs,
-        tools_of_other_users_and_in_namespaces;
+        tools_of_other_users_and_in_namespaces,
+        probes_are_put_into_processes_that_run_already,
+        probes_need_no_pmu_of_linux;
 }
 
 fn tools_of_other_users_and_in_namespaces() -> Outcome {
@@ -676,5 +678,62 @@ fn many_threads_and_programs() -> Outcome {
     let done = output(&command);
     assert!(done.status.success(), "{}", text(&done));
     assert!(count(&text(&done), "page-faults") > 200.0 * 20.0, "{}", text(&done));
+    Ok(())
+}
+
+/// A program whose function `work` is called all the time.
+const WORKS: &str = "#include <unistd.h>\n\
+    __attribute__((noinline)) int work(int x) { __asm__ volatile(\"\"); return x + 1; }\n\
+    int main(int count, char **arguments) { for (int i = 0; i < 1000 || count > 1; i++) work(i), usleep(count > 1 ? 500 : 0); return 0; }\n";
+
+/// A tool's first call about a process that is no task yet is one about a probe.
+fn probes_are_put_into_processes_that_run_already() -> Outcome {
+    let works = Compiled::new("works", WORKS)?;
+    let opens = Compiled::new(
+        "opens",
+        "#include <linux/perf_event.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <sys/syscall.h>\n#include <unistd.h>\n\
+         int main(int count, char **arguments) {\n\
+             struct perf_event_attr attr = { .type = atoi(arguments[1]), .size = sizeof attr };\n\
+             attr.config1 = (unsigned long)arguments[2], attr.config2 = strtoul(arguments[3], 0, 16);\n\
+             int event = syscall(SYS_perf_event_open, &attr, atoi(arguments[4]), -1, -1, 0);\n\
+             if (event < 0) { perror(\"perf_event_open\"); return 1; }\n\
+             long hits = 0;\n\
+             for (int i = 0; i < 10000 && hits < 10; i++, usleep(1000)) if (read(event, &hits, sizeof hits) < 0) return 2;\n\
+             puts(hits < 10 ? \"no hits\" : \"hits\");\n\
+             return 0;\n\
+         }\n",
+    )?;
+    let path = works.0.to_str().expect("names are UTF-8");
+    let symbols = Command::new(need::program("nm")?).arg(path).output().expect("nm starts");
+    let symbols = text(&symbols);
+    let offset = symbols.lines().find(|line| line.ends_with(" work")).and_then(|line| line.split(' ').next());
+    let type_ = std::fs::read_to_string("/sys/bus/event_source/devices/uprobe/type");
+    let type_ = type_.map_or("9".to_owned(), |type_| type_.trim().to_owned());
+    let mut target = Command::new(path).arg("on").spawn().expect("it starts");
+    let pid = target.id().to_string();
+    let opens = opens.0.to_str().expect("names are UTF-8");
+    let got = output(&["--", opens, &type_, path, offset.expect("it is there"), &pid]);
+    let _ = target.kill();
+    let _ = target.wait();
+    assert_eq!(text(&got), "hits\n");
+    Ok(())
+}
+
+/// Kernels without probes show no PMU of theirs.
+fn probes_need_no_pmu_of_linux() -> Outcome {
+    need::root()?;
+    let works = Compiled::new("unshown", WORKS)?;
+    let path = works.0.to_str().expect("names are UTF-8");
+    let script = "mount -t tmpfs none /sys/bus/event_source && exec \"$@\"";
+    let program = env!("CARGO_BIN_EXE_perfuse");
+    let event = format!("uprobe:{path}:work");
+    let stat = ["stat", "--kernel", "embedded", "-x;", "-e", &event, path];
+    let mut command = Command::new("unshare");
+    let counted = command.args(["-m", "sh", "-c", script, "sh", program]).args(stat).output();
+    let counted = text(&counted.map_err(|error| Skip::needs("unshare", error))?);
+    if counted.contains("mount:") {
+        return Err(Skip::needs("the right to mount", counted));
+    }
+    assert!(counted.starts_with("1000;"), "{counted}");
     Ok(())
 }

@@ -19,6 +19,8 @@ pub struct Machine {
     pub sysfs: Sysfs,
     /// PMUs that it has beside those.
     pub beside: &'static [OwnPmu],
+    /// The type of the PMU `uprobe`, where sysfs shows none.
+    pub uprobe: Option<u32>,
     /// Finds where in its file a probe is.
     pub finder: Option<ProbeFinder>,
     /// The vendor's tables of its events, which tell more than its kernel.
@@ -148,7 +150,8 @@ impl Catalogue for Machine {
             ProbePlace::Uprobe { .. } | ProbePlace::Line { .. } | ProbePlace::Usdt { .. } => "uprobe",
             ProbePlace::Kprobe { .. } => "kprobe",
         };
-        let Ok(Pmu { type_, .. }) = self.sysfs.pmu(name) else {
+        let own = self.uprobe.filter(|_| name == "uprobe");
+        let Some(type_) = self.sysfs.pmu(name).map(|pmu| pmu.type_).ok().or(own) else {
             return Err(Refusal::Unreadable(alloc::format!(
                 "this kernel has no PMU '{name}', which makes such probes (CONFIG_{}_EVENTS)",
                 name.to_ascii_uppercase()

@@ -43,8 +43,8 @@ mod watches;
 
 pub(crate) use clocks::DueClock;
 pub(crate) use namespaces::Namespaces;
-pub use probes::ProbedFile;
 pub(crate) use probes::ProbesAt;
+pub use probes::{ProbedFile, UPROBE};
 use programs::Carried;
 pub(crate) use sampled::TickResult;
 pub(crate) use tracepoints::Until;

@@ -107,7 +107,7 @@ pub use group::{Counts, Group, Member};
 pub use language::SpecError;
 pub use messages::{Message, Messages};
 pub use options::{Clock, GivenUp, GivenUpWhy, Inherit};
-pub use own_pmus::OWN_PMUS;
+pub use own_pmus::{OWN_PMUS, OWN_UPROBE};
 pub use perf::Perf;
 pub use pmu::{Config, Format, Pmu, cpu_list, online_cpus, parse_cpu_list};
 pub use programs::{ProgramAttempt, ProgramError, Programs};

@@ -16,6 +16,14 @@ pub const OWN_PMUS: &[OwnPmu] = &[OwnPmu {
                   (--kernel embedded)",
 }];
 
+/// The type of the embedded kernel's PMU `uprobe` where Linux has none.
+#[cfg(all(feature = "embedded", any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub const OWN_UPROBE: Option<u32> = Some(perfuse_live::machine::UPROBE.0);
+
+/// There is no embedded kernel.
+#[cfg(not(all(feature = "embedded", any(target_arch = "x86_64", target_arch = "aarch64"))))]
+pub const OWN_UPROBE: Option<u32> = None;
+
 /// There is no embedded kernel.
 #[cfg(not(all(feature = "embedded", any(target_arch = "x86_64", target_arch = "aarch64"))))]
 pub const OWN_PMUS: &[OwnPmu] = &[];

@@ -28,12 +28,18 @@ struct Arguments([u32; 4]);
 /// # Safety
 /// The arguments must point to memory of the kind and size that the command wants there.
 unsafe fn bpf<T>(command: libc::c_long, arguments: &mut T) -> Result<i32, Errno> {
-    // SAFETY: the kernel reads and writes at most the size it is told of the live arguments; the caller
-    // vouches for what these point to.
-    let result = unsafe {
-        libc::syscall(libc::SYS_bpf, command, &raw mut *arguments, size_of::<T>() as libc::c_ulong)
+    let mut call = || {
+        // SAFETY: the kernel reads and writes at most the size it is told of the live arguments; the caller
+        // vouches for what these point to.
+        let result = unsafe {
+            libc::syscall(libc::SYS_bpf, command, &raw mut *arguments, size_of::<T>() as libc::c_ulong)
+        };
+        crate::errno::check(result as libc::c_int)
     };
-    crate::errno::check(result as libc::c_int)
+    match command {
+        MAP_CREATE | PROG_LOAD => crate::limits::with_room_to_lock(call),
+        _ => call(),
+    }
 }
 
 /// The id of the program after this one; 0 is before the first. `ENOENT` after the last.

@@ -35,6 +35,23 @@ pub fn locked_bytes() -> Result<Limit, Errno> {
     Ok(Limit::of(getrlimit(Resource::Memlock)))
 }
 
+/// Makes an attempt; one that is answered `EPERM` again without a limit of locked memory, if that may be had (`CAP_SYS_RESOURCE`): Linux
+/// before 5.11 counts maps and programs of BPF as locked memory, and gives that answer where it exceeds the limit.
+pub(crate) fn with_room_to_lock<T>(mut attempt: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    let first = attempt();
+    let before = match (&first, locked_bytes()) {
+        (Err(Errno::EPERM), Ok(before)) if before.soft != u64::MAX => before,
+        _ => return first,
+    };
+    let none = Limit { soft: u64::MAX, hard: u64::MAX };
+    if setrlimit(Resource::Memlock, none.raw()).is_err() {
+        return first;
+    }
+    let again = attempt();
+    let _ = setrlimit(Resource::Memlock, before.raw());
+    again
+}
+
 /// The limit of descriptors before this process raised it, which its children have again.
 static BEFORE: OnceLock<Limit> = OnceLock::new();
 

@@ -10,7 +10,9 @@ use perfuse_events::{EventList, EventSet, Machine, Tracefs};
 pub(crate) fn of_kernel(kernel: &Perf) -> Machine {
     match kernel.facts() {
         facts if facts.is_simulated => Machine::unknown(),
-        facts if facts.is_embedded => Machine { tracefs: tracefs().or(of_embedded()), ..machine() },
+        facts if facts.is_embedded => {
+            Machine { tracefs: tracefs().or(of_embedded()), uprobe: perfuse::OWN_UPROBE, ..machine() }
+        }
         _ => machine(),
     }
 }

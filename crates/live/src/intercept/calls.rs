@@ -405,9 +405,13 @@ impl Intercept {
         if !is_task {
             let process = proc::process_of(whom).ok_or(Errno::ESRCH)?;
             let asked = (process, whom);
+            // What it becomes for that moment it is not to be when it is opened.
+            let mut tried = attr.clone();
             would_open =
-                supervisor.machine().would_open(asked, caller, &mut attr, arguments, group, rights(allowed));
-            if would_open.is_ok() {
+                supervisor.machine().would_open(asked, caller, &mut tried, arguments, group, rights(allowed));
+            if would_open.is_err() {
+                attr = tried;
+            } else {
                 self.attach(supervisor, process)?;
                 // Until now its number could become another's, and it could gain rights.
                 allowed = self.may(tid, registers, access, pid, whom);

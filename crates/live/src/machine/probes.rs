@@ -95,6 +95,7 @@ pub(crate) struct WantedTraps {
 #[derive(Debug)]
 pub(super) struct ProbeTable {
     pmu: PmuId,
+    /// As programs know it.
     pub(super) type_: EventType,
     /// By the number that is told the engine.
     all: Vec<ProbeLocation>,
@@ -124,10 +125,15 @@ impl Probes for Numbered {
     }
 }
 
-/// The type that Linux gives to the PMU of this name, by which programs know it; if it tells none, the usual one.
+/// The type of the PMU `uprobe` where Linux has none, and in the engine.
+pub const UPROBE: EventType = EventType(9);
+
+/// The type that Linux gives to the PMU of this name, by which programs know it; if it tells none, [the usual one](UPROBE). Kernels
+/// whose clocks have no types of their own give it one that clocks have in the engine.
 fn type_of_uprobe() -> EventType {
     let text = std::fs::read_to_string("/sys/bus/event_source/devices/uprobe/type").unwrap_or_default();
-    EventType(text.trim().parse().ok().filter(|&type_| type_ > 7).unwrap_or(9))
+    let told = text.trim().parse().ok().map(EventType);
+    told.filter(|&type_| type_ > EventType::BREAKPOINT).unwrap_or(UPROBE)
 }
 
 const PROT_WRITE: u32 = 2;
@@ -136,7 +142,7 @@ const PROT_EXEC: u32 = 4;
 impl ProbeTable {
     pub(super) fn new(engine: &mut perfuse_engine::Engine) -> Option<Self> {
         let type_ = type_of_uprobe();
-        let pmu = ProbePmu::uprobe(Box::new(Numbered)).of_type(type_).for_everybody();
+        let pmu = ProbePmu::uprobe(Box::new(Numbered)).of_type(UPROBE).for_everybody();
         let pmu = engine.register(Box::new(pmu)).ok()?;
         let (events, carriers) = (BTreeMap::new(), BTreeMap::new());
         Some(ProbeTable { pmu, type_, all: Vec::new(), events, carriers, changed: false })
@@ -180,7 +186,7 @@ impl Machine {
             Ok(number)
         });
         let config1 = number.unwrap_or_else(|errno| (-i64::from(errno.0)) as u64);
-        Attr { config1, ..seen }.poke(attr, ByteOrder::NATIVE);
+        Attr { config1, type_: UPROBE, ..seen }.poke(attr, ByteOrder::NATIVE);
         number.ok()
     }
 
