@@ -40,11 +40,12 @@ impl Spread {
         if self.mean == 0.0 { 0.0 } else { 100.0 * self.error() / self.mean }
     }
 
-    /// The interval that holds the true mean with 95 % confidence (Student's t); needs two measurements.
+    /// The interval that holds the true mean with 95 % confidence (Student's t); needs two measurements. As counts and times are never
+    /// below 0, it begins there at the lowest.
     pub fn interval95(&self) -> Option<(f64, f64)> {
         let freedom = self.n.checked_sub(1).filter(|&freedom| freedom > 0)?;
         let half = student_t(freedom as f64) * self.error();
-        Some((self.mean - half, self.mean + half))
+        Some(((self.mean - half).max(0.0), self.mean + half))
     }
 }
 
@@ -84,6 +85,8 @@ mod tests {
         let (low, high) = spread.interval95().unwrap();
         assert!((low - 3.2126).abs() < 1e-3 && (high - 6.7874).abs() < 1e-3);
         assert!((spread.error_percent() - 15.119).abs() < 1e-3);
+        let (low, high) = Spread::of([1.0, 2.0, 5.0]).unwrap().interval95().unwrap();
+        assert!(low == 0.0 && (high - 7.838).abs() < 1e-3, "{high}");
     }
 
     #[test]
