@@ -3,14 +3,14 @@
 
 use crate::followed::{NotInKernel, has_kernels_numbers};
 use crate::opening::Opened;
-use crate::plan::Plan;
+use crate::plan::{Plan, Switch};
 use crate::tally::Tally;
-use crate::{Error, Sink, off_cpu};
+use crate::{Error, Remark, Sink, off_cpu};
 use perfuse::Programs;
 use perfuse::abi::record::{CallchainContext, Cpu, CpuMode, Decoded, Misc, Record, RecordFormat, Tid};
 use perfuse::abi::regs::Arch;
 use perfuse::abi::{Attr, AttrFlags, ByteOrder, EventType, SampleType};
-use perfuse::bpf::ProgramType;
+use perfuse::bpf::{AssembleError, ProgramType};
 use perfuse_trace::{Fold, FoldedRow};
 use std::io;
 
@@ -39,11 +39,12 @@ pub(crate) struct Folds {
 }
 
 impl Folds {
-    /// Attaches programs to the events that are sampled by overflows, if the plan asks for that; others have their samples.
+    /// Attaches programs to the events that are sampled by overflows, if the plan asks for that; others have their samples. An event that
+    /// Linux refuses a program has its samples too, and a remark.
     ///
     /// # Errors
     ///
-    /// Linux refuses the programs.
+    /// Linux runs no such programs for this user. Then none is attached.
     pub(crate) fn begin(plan: &Plan, opened: &mut Opened) -> Result<Option<Self>, NotInKernel> {
         if !plan.fold {
             return Ok(None);
@@ -66,16 +67,21 @@ impl Folds {
             0
         };
         let asked = Fold { frames, by_cpu: any(SampleType::CPU) };
+        let texts = attrs.iter().map(|&(event, _)| Ok((event, asked.program(event as u32, arch)?)));
+        let texts: Result<Vec<_>, AssembleError> = texts.collect();
+        let texts = texts.map_err(|_| NotInKernel::Asked("its programs are not understood"))?;
         let mut programs = Programs::new(&asked.maps())?;
-        for (event, _) in attrs {
-            let insns = asked.program(event as u32, arch);
-            let insns = insns.map_err(|_| NotInKernel::Asked("its programs are not understood"))?;
-            programs.at_event_of_set(&mut opened.set, event, ProgramType::PerfEvent, &insns)?;
+        // From the first one that is attached, its samples are in the maps only: the others cannot end this.
+        for (event, insns) in texts {
+            let attached = programs.at_event_of_set(&mut opened.set, event, ProgramType::PerfEvent, &insns);
+            if let Err(why) = attached {
+                opened.remarks.push(Remark::NotFolded(why.to_string()));
+            }
         }
         Ok(Some(Folds { asked, programs }))
     }
 
-    /// Writes what the programs have come to, when the events are off: how many samples that is.
+    /// Writes the rows of the maps, when the events are off. Returns how many samples they are.
     pub(crate) fn write(self, opened: &Opened, tally: &mut Tally, sink: &mut dyn Sink) -> Result<u64, Error> {
         let read = |map: usize| self.programs.map(map).entries();
         let rows = self.asked.rows(&read);
@@ -117,6 +123,13 @@ fn folded(opened: &Opened) -> impl Iterator<Item = (usize, Attr)> + '_ {
 pub(crate) fn check(plan: &Plan, opened: &Opened) -> Result<(), Error> {
     if !plan.fold {
         return Ok(());
+    }
+    if plan.follow.is_some() || plan.overwrite || plan.switch != Switch::Never {
+        return Err(Error::Plan(
+            "folded samples are those of tasks or whole cpus, written once, at the end: not of processes that are followed, nor with \
+             rings that are overwritten, nor to several files"
+                .into(),
+        ));
     }
     if plan.clock != Some(MONOTONIC) {
         return Err(Error::Plan(

@@ -132,7 +132,7 @@ impl Plan {
     /// The same recording made by sampling whole cpus, if that is a matter of course: clocks of tasks begin
     /// anew in each process, and never sample one that ends within a period.
     pub fn following(&self) -> Option<Plan> {
-        let mut plan = (self.may_follow && !self.never_follow).then(|| self.clone())?;
+        let mut plan = (self.may_follow && !self.never_follow && !self.fold).then(|| self.clone())?;
         (plan.target, plan.follow) =
             (Target::Cpus(self.kernel.surroundings().online_cpus()), Some(Vec::new()));
         plan.fields.cpu = true;
@@ -166,7 +166,7 @@ impl Plan {
             request.spec.options.time != Some(false) && !request.spec.sample_read && request.cgroup.is_none()
         };
         let may = self.inherit
-            && !self.never_follow
+            && !(self.never_follow || self.fold)
             && !(self.by_thread || self.overwrite || self.fields.no_samples || self.fields.per_thread_counts)
             && self.events.iter().all(same);
         may.then(|| {

@@ -80,7 +80,7 @@ pub enum Remark {
     Throttled(u64),
     /// So many bytes of the rings were no records.
     Corrupt(u64),
-    /// Samples are not folded in the kernel, but recorded one by one; the words say why.
+    /// Samples, or those of one event, are not folded in the kernel, but recorded one by one; the words say why.
     NotFolded(String),
     /// Sleep is summed up by records of each switch, as BPF programs cannot do it; the words say why.
     OffCpuByRecords(String),
@@ -176,7 +176,7 @@ impl fmt::Display for Remark {
                 write!(f, "the kernel paused sampling {times} times: it took too much of its time")
             }
             Remark::Corrupt(bytes) => write!(f, "{bytes} bytes of the rings were no records"),
-            Remark::NotFolded(why) => write!(f, "each sample is recorded, none is folded: {why}"),
+            Remark::NotFolded(why) => write!(f, "samples are not folded, but recorded one by one: {why}"),
             Remark::OffCpuByRecords(why) => {
                 write!(f, "offcpu-time is summed up by a record of each switch, not by BPF programs: {why}")
             }

@@ -173,7 +173,7 @@ impl Fold {
         )
     }
 
-    /// What the maps have come to, in the order of the last samples. `read` has the entries of a map.
+    /// The rows that the maps hold, in the order of the last samples. `read` has the entries of a map.
     ///
     /// # Errors
     ///

@@ -179,7 +179,7 @@ impl OffCpu {
         InKernel::look()
     }
 
-    /// What the maps have come to, the longest sleep first; threads that still sleep have slept until `now`, by the monotonic clock.
+    /// The rows that the maps hold, the longest sleep first; threads that still sleep have slept until `now`, by the monotonic clock.
     /// `read` has the entries of a map.
     ///
     /// # Errors

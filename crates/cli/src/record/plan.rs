@@ -139,14 +139,14 @@ impl Asked {
             && matches!(rate, Rate::Frequency(hz) if hz <= MOST_FOLLOWED_HZ)
             && matches!(chains, None | Some(Chains::FramePointers))
             && branches.is_empty()
-            && !(args.no_inherit || args.per_thread || args.overwrite || args.fold)
+            && !(args.no_inherit || args.per_thread || args.overwrite)
             && !(args.stat || args.no_samples || args.switch_events || args.latency);
         let on_cpus = matches!(target, Target::Cpus(_));
         let mut plan = Plan::new(target, args.command.clone());
         plan.kernel = kernel;
         plan.follow = follow;
         plan.may_follow = may_follow;
-        plan.never_follow = args.no_follow || args.fold;
+        plan.never_follow = args.no_follow;
         plan.fold = args.fold;
         plan.events = events;
         // perf takes the clock in place of cycles that are asked for, too.

@@ -137,6 +137,19 @@ suite! {
         cpus_that_are_not_there_are_told;
 }
 
+/// Compiles a program whose stacks are whole by frame pointers, into this folder.
+fn compiled(folder: &Folder, name: &str, text: &str) -> Result<PathBuf, Skip> {
+    let compiler = need::program("cc")?;
+    let (source, program) = (folder.file(&format!("{name}.c")), folder.file(name));
+    fs::write(&source, text).expect("a source");
+    let mut cc = Command::new(compiler);
+    cc.args(["-O1", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-pthread", "-o"]);
+    match cc.arg(&program).arg(&source).status() {
+        Ok(status) if status.success() => Ok(program),
+        other => Err(Skip::needs("a C compiler that works", format!("{other:?}"))),
+    }
+}
+
 /// A shell loop of some 100 ms.
 const BUSY: &str = "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done";
 

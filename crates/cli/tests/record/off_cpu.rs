@@ -52,20 +52,10 @@ int main(int count, char **arguments) {
 }
 "#;
 
-fn built(scratch: &Folder) -> Result<PathBuf, Skip> {
-    need::program("cc")?;
-    let (source, built) = (scratch.file("sleeper.c"), scratch.file("sleeper"));
-    fs::write(&source, SLEEPER).expect("a source");
-    let mut cc = Command::new("cc");
-    cc.args(["-O1", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls", "-pthread", "-o"]);
-    assert!(cc.arg(&built).arg(&source).status().expect("cc starts").success());
-    Ok(built)
-}
-
 fn sleeper(scratch: &Folder) -> Result<PathBuf, Skip> {
     need::root()?;
     need::first_pid_namespace()?;
-    let built = built(scratch)?;
+    let built = compiled(scratch, "sleeper", SLEEPER)?;
     // Older kernels do not tell why a thread stops running, others run no programs at all.
     let tried = record(&scratch.file("tried"), &["--off-cpu", "true"]).output().expect("it starts");
     match tried.status.success() {
@@ -170,15 +160,12 @@ const ENDS: &str = "#include <pthread.h>\n#include <unistd.h>\n\
 pub(super) fn the_embedded_kernel_tells_of_sleep() -> Outcome {
     need::ptrace()?;
     let scratch = Folder::new("off-cpu-embedded");
-    let sleeper = built(&scratch)?;
+    let sleeper = compiled(&scratch, "sleeper", SLEEPER)?;
     // The program measures its stops, too, which are no sleep: two for each millisecond of its naps.
     told_as_measured(&scratch, &sleeper, &["--kernel", "embedded"], 0.8);
     told_as_measured(&scratch, &sleeper, &["--kernel", "embedded", "-g"], 0.8);
     // Nor does one whose process ends meanwhile.
-    let (source, ends) = (scratch.file("ends.c"), scratch.file("ends"));
-    fs::write(&source, ENDS).expect("a source");
-    let built = Command::new("cc").args(["-pthread", "-o"]).arg(&ends).arg(&source).status();
-    assert!(built.expect("cc starts").success());
+    let ends = compiled(&scratch, "ends", ENDS)?;
     let file = scratch.file("ended");
     let options = ["--kernel", "embedded", "--off-cpu", "-e", "cpu-clock:u"];
     let done = record(&file, &options).arg(&ends).stdout(Stdio::piped()).output().expect("it starts");

@@ -28,16 +28,6 @@ const PROGRAM: &str = r#"
     }
 "#;
 
-fn compiled(folder: &Folder) -> Result<PathBuf, Skip> {
-    let (source, program) = (folder.file("hot.c"), folder.file("hot"));
-    fs::write(&source, PROGRAM).expect("a file");
-    let status = Command::new(need::program("cc")?).args(["-O1", "-o"]).arg(&program).arg(&source).status();
-    match status {
-        Ok(status) if status.success() => Ok(program),
-        other => Err(Skip::needs("a C compiler that works", format!("{other:?}"))),
-    }
-}
-
 /// Samples by function, as `script` of a reader names them.
 fn functions(output: &Output) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
@@ -55,7 +45,7 @@ fn bound(share: f64, samples: usize) -> f64 {
 
 pub(super) fn both_recorders_find_the_same_shares() -> Outcome {
     let folder = Folder::new("together");
-    let program = compiled(&folder)?;
+    let program = compiled(&folder, "hot", PROGRAM)?;
     let (ours, theirs) = (folder.file("ours"), folder.file("theirs"));
     let mut perf = linux::command(&["record", QUICKLY, "-q", "-o"])?;
     let mut target = Command::new(program).spawn().expect("it starts");

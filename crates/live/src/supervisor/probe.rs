@@ -235,8 +235,9 @@ impl Supervisor {
         }) {
             let trap = Trap { begin: true, ..Trap::new(original) };
             self.texts.entry(pid).or_default().traps.insert(entry, trap);
+            let is_probed = lock(&self.machine).probes_of(pid).any;
             if let Some(tracee) = self.tracees.get_mut(&tid) {
-                tracee.calls.set_maps(true);
+                tracee.calls.set_maps(is_probed);
             }
             self.guard_traps(pid);
         }
