@@ -3,6 +3,10 @@
 
 use crate::names::NAMES;
 
+/// The number that loaders (libbpf, [`object`](crate::object)) put where a program asks for a type, member or value that the kernel does
+/// not have. No helper has it: a program that does not get there runs.
+pub const NOT_IN_KERNEL: u32 = 0x0bad_2310;
+
 /// What a helper takes in a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arg {

@@ -7,6 +7,7 @@
 //! - [`Maps`] are what programs share with their owner, with the calls of `bpf(2)` and Linux's errnos, within a limit of memory.
 //! - [`verify()`] proves that a program reads and writes only what it may, and ends; a [`Refusal`] says which instruction is in
 //!   the way, what its register may hold, and what would help; [`log`] reads the same out of the log of Linux.
+//! - [`btf`] reads types, of programs and of the kernel; [`object`], with the feature of this name, programs and maps of object files.
 //! - [`Machine`] keeps verified programs with their maps, and runs them within a budget of instructions in a [`World`], which answers
 //!   what helpers ask: time, process, memory of the kernel and of users, events.
 //!
@@ -60,6 +61,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod btf;
 pub mod helper;
 pub mod insn;
 pub mod log;
@@ -67,6 +69,8 @@ mod machine;
 pub mod map;
 mod memory;
 mod names;
+#[cfg(feature = "object")]
+pub mod object;
 mod program;
 mod text;
 pub mod verify;

@@ -351,7 +351,7 @@ fn deleted_while_it_is_recorded() -> Outcome {
 volatile unsigned long sum;
 __attribute__((noinline)) void leaf(int n) { for (int i = 0; i < n; i++) sum += i * 7; }
 __attribute__((noinline)) void outer(void) { leaf(5000); sum++; }
-int main(int c, char **v) { unlink(v[0]); for (int i = 0; i < 20000; i++) outer(); return 0; }
+int main(int c, char **v) { unlink(v[0]); for (int i = 0; i < 100000; i++) outer(); return 0; }
 "#;
     let folder = compiled("gone", ("gcc", "a.c", GONE), &["-O2", "-fomit-frame-pointer"])?;
     let file = recorded_here(&folder, "unwound", &[])?;

@@ -11,7 +11,7 @@
 
 use perfuse_abi::{Attr, Breakpoint, ByteOrder, EventType, OpenFlags, SampleType, Software};
 use perfuse_bpf::{MapKind, ProgramType, assemble, insn};
-use perfuse_sys::bpf::{Map, load};
+use perfuse_sys::bpf::{ALL_HELPERS, Map, load};
 use perfuse_sys::poll::poll;
 use perfuse_sys::{Mapping, Protection, ioctl, perf_event_open, thread};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -112,7 +112,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let insns = assemble(&program(counts.as_raw_fd(), outputs.as_raw_fd()))?;
     let bytes = insn::to_bytes(&insns, ByteOrder::NATIVE);
     let slots: Vec<[u8; 8]> = bytes.chunks_exact(8).filter_map(|slot| slot.try_into().ok()).collect();
-    let program = load(ProgramType::PerfEvent.number(), &slots, true)
+    let program = load(ProgramType::PerfEvent.number(), &slots, ALL_HELPERS, true)
         .map_err(|(errno, log)| format!("the program is refused: {errno}\n{log}"))?;
     ioctl::set_bpf(event.as_fd(), program.as_fd())?;
 

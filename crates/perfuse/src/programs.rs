@@ -45,6 +45,8 @@ use crate::sampler_set::SamplerSet;
 use perfuse_abi::ByteOrder;
 use perfuse_bpf::insn::{Constant, to_bytes};
 use perfuse_bpf::{Insn, MapKind, MapSpec, ProgramType};
+#[cfg(feature = "object")]
+use perfuse_bpf::{map::flag, object::Object};
 use perfuse_sys::bpf::{self, Map};
 use perfuse_sys::{Errno, io_error};
 use std::ffi::CString;
@@ -57,6 +59,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 pub struct Programs {
     maps: Vec<Map>,
     specs: Vec<MapSpec>,
+    license: CString,
     /// As long as one is open, its program runs.
     links: Vec<OwnedFd>,
 }
@@ -129,8 +132,50 @@ impl Programs {
         Ok(Programs {
             maps: maps.iter().enumerate().map(create).collect::<Result<_, _>>()?,
             specs: maps.to_vec(),
+            license: bpf::ALL_HELPERS.to_owned(),
             links: Vec::new(),
         })
+    }
+
+    /// Makes the maps of an object file, with the values of its variables. Its programs are attached like all others, and are under its
+    /// license. A function that a program gives to a helper (`bpf_loop`) takes types (BTF) on Linux, which these programs are loaded
+    /// without.
+    ///
+    /// ```no_run
+    /// use perfuse::bpf::object::{Object, Target};
+    /// use perfuse::{Counter, Event, Programs};
+    ///
+    /// let object = Object::parse(&std::fs::read("counts.bpf.o")?, &Target::new(4))?;
+    /// let mut programs = Programs::of_object(&object)?;
+    /// for program in &object.programs {
+    ///     if let (Some(name), Some(program_type)) = (program.place(), program.program_type) {
+    ///         let mut counter = Counter::new(Event::tracepoint(&name.replace('/', ":"))?)?;
+    ///         programs.at_event(&mut counter, program_type, &program.insns)?;
+    ///     }
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`new`](Self::new), with the number of the map.
+    #[cfg(feature = "object")]
+    pub fn of_object(object: &Object) -> Result<Self, ProgramError> {
+        let specs: Vec<MapSpec> = object.maps.iter().map(|map| map.spec.clone()).collect();
+        let license = CString::new(object.license.as_str()).unwrap_or_default();
+        let programs = Programs { license, ..Programs::new(&specs)? };
+        for (number, (one, map)) in object.maps.iter().zip(&programs.maps).enumerate() {
+            let Some(value) = &one.value else { continue };
+            let set = map.update(&[0; 4], value, flag::ANY);
+            let is_constant = one.spec.flags & flag::RDONLY_PROG != 0;
+            let set = set.and_then(|()| if is_constant { map.freeze() } else { Ok(()) });
+            set.map_err(|errno| ProgramError {
+                attempt: ProgramAttempt::Map(number),
+                errno,
+                log: String::new(),
+            })?;
+        }
+        Ok(programs)
     }
 
     /// A map, to be read and written. Its calls are those of `bpf(2)`.
@@ -261,8 +306,8 @@ impl Programs {
         let bytes = to_bytes(&insns, ByteOrder::NATIVE);
         let slots: Vec<[u8; 8]> =
             bytes.chunks_exact(8).map(|slot| std::array::from_fn(|index| slot[index])).collect();
-        let loaded = bpf::load(program_type.number(), &slots, false);
+        let load = |wants_log| bpf::load(program_type.number(), &slots, &self.license, wants_log);
         // Once more for the log, which takes time.
-        loaded.or_else(|_| bpf::load(program_type.number(), &slots, true)).map_err(refused)
+        load(false).or_else(|_| load(true)).map_err(refused)
     }
 }

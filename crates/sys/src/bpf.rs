@@ -362,10 +362,14 @@ struct Load {
     flags: u32,
 }
 
-/// `BPF_PROG_LOAD` of a program under a license that may call all helpers. What refuses it comes with the log, if one is wanted.
+/// A license under which programs may call all helpers.
+pub const ALL_HELPERS: &CStr = c"Dual MIT/GPL";
+
+/// `BPF_PROG_LOAD`. What refuses it comes with the log, if one is wanted.
 pub fn load(
     program_type: u32,
     instructions: &[[u8; 8]],
+    license: &CStr,
     wants_log: bool,
 ) -> Result<OwnedFd, (Errno, String)> {
     const LOG: usize = 1 << 20;
@@ -374,7 +378,7 @@ pub fn load(
         program_type,
         instruction_count: instructions.len() as u32,
         instructions: instructions.as_ptr() as u64,
-        license: c"Dual MIT/GPL".as_ptr() as u64,
+        license: license.as_ptr() as u64,
         log_level: u32::from(wants_log),
         log_size: log.len() as u32,
         log: if wants_log { log.as_mut_ptr() as u64 } else { 0 },

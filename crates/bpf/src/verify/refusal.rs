@@ -1,6 +1,7 @@
 //! Refusals in words: which instruction, what its register may hold, and what would help. The same reasons are made by our
 //! verifier and read out of Linux's log ([`crate::log`]), so both kernels speak with one voice.
 
+use crate::helper::NOT_IN_KERNEL;
 use crate::insn::{Insn, Reg};
 use crate::program::ProgramType;
 use alloc::string::String;
@@ -287,6 +288,9 @@ impl fmt::Display for Reason {
             }
             Reason::ReadOnly { reg } => write!(f, "{reg} is in a map that this program may not change"),
             Reason::WriteOnly { reg } => write!(f, "{reg} is in a map that this program may not read"),
+            Reason::NoHelper { number: NOT_IN_KERNEL } => {
+                f.write_str("the program asks here for a type, member or value that the kernel does not have")
+            }
             Reason::NoHelper { number } => write!(f, "there is no helper bpf_{}#{number} here", name(number)),
             Reason::HelperForOthers { number, program_type } => {
                 write!(f, "bpf_{} is not for a {program_type} program", name(number))

@@ -5,9 +5,10 @@ use super::attr::Attr;
 use super::info::write_text;
 use super::{Caller, DONE, Object, Opened, Reply, State, TYPES};
 use perfuse_abi::Errno;
-use perfuse_bpf::Insn;
+use perfuse_bpf::btf::{Btf, BtfError, Kind};
 use perfuse_bpf::insn::Constant;
 use perfuse_bpf::map::ENOTSUPP;
+use perfuse_bpf::{ByteOrder, Insn};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -16,11 +17,6 @@ use std::os::unix::fs::FileExt;
 const LIMIT: usize = 64 << 20;
 /// `BTF_MAX_SIZE`.
 const MOST: u32 = 16 << 20;
-const HEADER: usize = 24;
-
-const FUNC: u32 = 12;
-const FUNC_PROTO: u32 = 13;
-const LAST_KIND: u32 = 19;
 
 /// The id of the kernel's types.
 pub(super) const KERNEL: u32 = 1;
@@ -31,54 +27,19 @@ const KERNEL_FILE: &str = "/sys/kernel/btf/vmlinux";
 #[derive(Debug)]
 pub(super) struct Types {
     /// Of the kernel none: they are read when somebody asks.
-    bytes: Vec<u8>,
+    btf: Option<Btf>,
     len: u32,
-    /// Kind and what its count says, by number; there is none with number 0.
-    kinds: Vec<(u32, u32)>,
     pub(super) files: usize,
 }
 
 /// Where the members of a struct of the kernel are in it, in bytes; none where it has no types.
 pub(super) fn kernel_members(structure: &str) -> BTreeMap<String, u64> {
-    std::fs::read(KERNEL_FILE).ok().and_then(|bytes| members(&bytes, structure)).unwrap_or_default()
-}
-
-fn members(bytes: &[u8], structure: &str) -> Option<BTreeMap<String, u64>> {
-    const STRUCT: u32 = 4;
-    let [header, types_at, types_len, names_at] =
-        [4, 8, 12, 16].map(|at| word(bytes, at).map(|word| word as usize));
-    let types = bytes.get(header? + types_at?..)?.get(..types_len?)?;
-    let names = bytes.get(header? + names_at?..)?;
-    let name = |at: usize| names.get(at..)?.split(|byte| *byte == 0).next();
-    let mut at = 0;
-    while at < types.len() {
-        let info = word(types, at + 4)?;
-        let (kind, count) = (info >> 24 & 0x1f, (info & 0xffff) as usize);
-        if kind == STRUCT && name(word(types, at)? as usize)? == structure.as_bytes() {
-            // Of structs with bit fields the place has their size, too.
-            let place = |word: u32| u64::from(if info >> 31 == 1 { word & 0xff_ffff } else { word }) / 8;
-            let member = |index: usize| {
-                let at = at + 12 + 12 * index;
-                let name = String::from_utf8_lossy(name(word(types, at)? as usize)?).into_owned();
-                Some((name, place(word(types, at + 8)?)))
-            };
-            return (0..count).map(member).collect();
-        }
-        at += 12 + bytes_behind(kind, count as u32)? as usize;
-    }
-    None
-}
-
-/// Bytes behind the twelve that all types have.
-fn bytes_behind(kind: u32, count: u32) -> Option<u32> {
-    Some(match kind {
-        1 | 14 | 17 => 4,
-        2 | 7..=12 | 16 | 18 => 0,
-        3 => 12,
-        4 | 5 | 15 | 19 => 12 * count,
-        6 | FUNC_PROTO => 8 * count,
-        _ => return None,
-    })
+    let btf = std::fs::read(KERNEL_FILE).ok().and_then(|bytes| Btf::parse(bytes, ByteOrder::NATIVE).ok());
+    let found = btf.as_ref().and_then(|btf| btf.find(Kind::Struct, structure));
+    let members = found.into_iter().flat_map(|(_, one)| one.members());
+    members
+        .map(|member| (String::from_utf8_lossy(member.name).into_owned(), u64::from(member.bit_offset) / 8))
+        .collect()
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
@@ -88,68 +49,29 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
 impl Types {
     /// Looks through `bytes`: `EINVAL`, and ENOTSUPP of another version.
     fn parse(bytes: Vec<u8>) -> Result<Self, Errno> {
-        const MAGIC: [u8; 2] = 0xeb9f_u16.to_ne_bytes();
-        let field = |index: usize| word(&bytes, 4 + 4 * index).ok_or(Errno::EINVAL);
-        if bytes.len() < HEADER || bytes[..2] != MAGIC {
-            return Err(Errno::EINVAL);
-        }
-        if bytes[2] != 1 || bytes[3] != 0 {
-            return Err(ENOTSUPP);
-        }
-        let [header, types_at, types_len, names_at, names_len] =
-            [field(0)?, field(1)?, field(2)?, field(3)?, field(4)?];
-        let part = |at: u32, len: u32| {
-            let from = (header as usize).checked_add(at as usize)?;
-            bytes.get(from..from.checked_add(len as usize)?)
-        };
-        let is_first =
-            types_at == 0 && types_at.checked_add(types_len) == Some(names_at) && types_at % 4 == 0;
-        let whole = (header as usize) + names_at as usize + names_len as usize;
-        if (header as usize) < HEADER || !is_first || whole != bytes.len() || types_len == 0 {
-            return Err(Errno::EINVAL);
-        }
-        let (types, names) = (part(types_at, types_len), part(names_at, names_len));
-        let (types, names) = (types.ok_or(Errno::EINVAL)?, names.ok_or(Errno::EINVAL)?);
-        if names.first() != Some(&0) || names.last() != Some(&0) {
-            return Err(Errno::EINVAL);
-        }
-        let (mut kinds, mut refers, mut at) = (vec![(0, 0)], Vec::new(), 0);
-        while at < types.len() {
-            let [name, info, refers_to] = [0, 4, 8].map(|more| word(types, at + more));
-            let (name, info, refers_to) =
-                (name.ok_or(Errno::EINVAL)?, info.ok_or(Errno::EINVAL)?, refers_to.ok_or(Errno::EINVAL)?);
-            let (kind, count) = (info >> 24 & 0x1f, info & 0xffff);
-            let behind = bytes_behind(kind, count).ok_or(Errno::EINVAL)?;
-            if name as usize >= names.len() || kind > LAST_KIND {
-                return Err(Errno::EINVAL);
-            }
-            if matches!(kind, 2 | 8..=14 | 17 | 18) {
-                refers.push((kind, refers_to));
-            }
-            kinds.push((kind, count));
-            at += 12 + behind as usize;
-        }
-        let is_there = |(kind, to): &(u32, u32)| match kinds.get(*to as usize) {
-            Some((found, _)) => *kind != FUNC || *found == FUNC_PROTO,
-            None => false,
-        };
-        if at != types.len() || !refers.iter().all(is_there) {
-            return Err(Errno::EINVAL);
-        }
-        Ok(Types { len: bytes.len() as u32, bytes, kinds, files: 0 })
+        let len = bytes.len() as u32;
+        let btf = Btf::parse(bytes, ByteOrder::NATIVE).map_err(|error| match error {
+            BtfError::Version => ENOTSUPP,
+            _ => Errno::EINVAL,
+        })?;
+        Ok(Types { btf: Some(btf), len, files: 0 })
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.btf.as_ref().map_or(&[], Btf::bytes)
     }
 
     /// The kernel's, where it has some.
     fn of_kernel() -> Option<Self> {
         let len = std::fs::metadata(KERNEL_FILE).ok()?.len().try_into().ok()?;
-        Some(Types { bytes: Vec::new(), len, kinds: Vec::new(), files: 0 })
+        Some(Types { btf: None, len, files: 0 })
     }
 
     /// As many bytes as there is room for.
     fn shown(&self, id: u32, room: u32) -> Result<Vec<u8>, Errno> {
         let len = room.min(self.len) as usize;
         if id != KERNEL {
-            return Ok(self.bytes[..len].to_vec());
+            return Ok(self.bytes()[..len].to_vec());
         }
         let mut shown = vec![0; len];
         if len > 0 {
@@ -161,7 +83,8 @@ impl Types {
 
     /// Whether the type of a function is one that other files do not see (`BTF_FUNC_STATIC`); `None` of no function.
     fn is_static(&self, number: u32) -> Option<bool> {
-        self.kinds.get(number as usize).filter(|(kind, _)| *kind == FUNC).map(|(_, linkage)| *linkage == 0)
+        let one = self.btf.as_ref()?.get(number)?;
+        (one.kind() == Kind::Func).then(|| one.count() == 0)
     }
 }
 
@@ -191,7 +114,7 @@ impl State {
         if (log != 0) != (log_len != 0) || log != 0 && level == 0 {
             return Err(Errno::EINVAL);
         }
-        let used = |state: &Self| state.types.values().map(|own| own.bytes.len()).sum::<usize>();
+        let used = |state: &Self| state.types.values().map(|own| own.bytes().len()).sum::<usize>();
         if used(self) + len as usize > LIMIT {
             self.collect();
             if used(self) + len as usize > LIMIT {
