@@ -327,6 +327,7 @@ impl<'b> Type<'b> {
     }
 
     /// Whether its name begins so, which is sooner known than all of it.
+    #[cfg(feature = "object")]
     pub(crate) fn name_begins(&self, with: &[u8]) -> bool {
         let names = &self.btf.bytes[self.btf.names.clone()];
         names.get(self.read(0) as usize..).is_some_and(|rest| rest.starts_with(with))
@@ -356,7 +357,7 @@ impl<'b> Type<'b> {
     }
 
     /// Where an integer begins in its bytes, in bits: 0 but for old bit fields.
-    pub(crate) fn int_offset(&self) -> u32 {
+    pub fn int_offset(&self) -> u32 {
         self.read(12) >> 16 & 0xff
     }
 

@@ -6,6 +6,7 @@ use crate::bpf::{Probe, Sight};
 use crate::proc;
 use crate::ptrace::Tid;
 use crate::remote;
+use crate::step;
 use crate::stopped::StoppedThread;
 use crate::text;
 use crate::tracepoints;
@@ -97,6 +98,7 @@ pub(super) struct ProbeTable {
     pmu: PmuId,
     /// As programs know it.
     pub(super) type_: EventType,
+    in_engine: EventType,
     /// By the number that is told the engine.
     all: Vec<ProbeLocation>,
     events: BTreeMap<EventKey, u64>,
@@ -125,15 +127,22 @@ impl Probes for Numbered {
     }
 }
 
-/// The type of the PMU `uprobe` where Linux has none, and in the engine.
-pub const UPROBE: EventType = EventType(9);
+/// The type of the PMU `uprobe` where Linux has none, and in the engine where clocks have Linux's number: one that no PMU of Linux gets.
+pub const UPROBE: EventType = EventType(step::TYPE.0 + 1);
 
-/// The type that Linux gives to the PMU of this name, by which programs know it; if it tells none, [the usual one](UPROBE). Kernels
-/// whose clocks have no types of their own give it one that clocks have in the engine.
+/// The numbers up to this one are other PMUs' in the engine: its clocks have the last two.
+const LAST_OF_OTHERS: EventType = EventType(7);
+
+/// The type that Linux gives to the PMU of this name, by which programs know it; if it tells none, [our own](UPROBE).
 fn type_of_uprobe() -> EventType {
     let text = std::fs::read_to_string("/sys/bus/event_source/devices/uprobe/type").unwrap_or_default();
     let told = text.trim().parse().ok().map(EventType);
     told.filter(|&type_| type_ > EventType::BREAKPOINT).unwrap_or(UPROBE)
+}
+
+/// The type in the engine. Kernels whose clocks have no types of their own give the PMU one that clocks have there.
+fn in_engine(type_: EventType) -> EventType {
+    if type_ > LAST_OF_OTHERS { type_ } else { UPROBE }
 }
 
 const PROT_WRITE: u32 = 2;
@@ -142,10 +151,11 @@ const PROT_EXEC: u32 = 4;
 impl ProbeTable {
     pub(super) fn new(engine: &mut perfuse_engine::Engine) -> Option<Self> {
         let type_ = type_of_uprobe();
-        let pmu = ProbePmu::uprobe(Box::new(Numbered)).of_type(UPROBE).for_everybody();
+        let in_engine = in_engine(type_);
+        let pmu = ProbePmu::uprobe(Box::new(Numbered)).of_type(in_engine).for_everybody();
         let pmu = engine.register(Box::new(pmu)).ok()?;
         let (events, carriers) = (BTreeMap::new(), BTreeMap::new());
-        Some(ProbeTable { pmu, type_, all: Vec::new(), events, carriers, changed: false })
+        Some(ProbeTable { pmu, type_, in_engine, all: Vec::new(), events, carriers, changed: false })
     }
 }
 
@@ -158,17 +168,17 @@ impl ProbeTable {
     }
 }
 
+/// An attr that is long enough for the engine not to refuse it.
+fn whole(attr: &[u8]) -> Option<Attr> {
+    let is_whole = attr.len() >= Attr::SIZE_VER0 as usize;
+    is_whole.then(|| Attr::peek(attr, ByteOrder::NATIVE))
+}
+
 impl Machine {
     /// Whether an attr is of a probe; the address of its path.
     pub(crate) fn is_probe(&self, attr: &[u8]) -> Option<u64> {
-        self.attr_of_probe(attr).map(|attr| attr.uprobe_path())
-    }
-
-    /// The attr, if it is of a probe and long enough for the engine not to refuse it.
-    fn attr_of_probe(&self, attr: &[u8]) -> Option<Attr> {
-        let is_whole = attr.len() >= Attr::SIZE_VER0 as usize;
-        let seen = is_whole.then(|| Attr::peek(attr, ByteOrder::NATIVE))?;
-        self.places.as_ref().filter(|places| places.type_ == seen.type_).map(|_| seen)
+        let (seen, places) = (whole(attr)?, self.places.as_ref()?);
+        (places.type_ == seen.type_).then(|| seen.uprobe_path())
     }
 
     /// An attr of a probe, of a caller in whose memory the path is, becomes what the engine is to see; the answer is the
@@ -180,13 +190,21 @@ impl Machine {
         file: Option<Result<ProbedFile, Errno>>,
         target: Option<TaskId>,
     ) -> Option<u64> {
-        let seen = self.attr_of_probe(attr)?;
+        let (seen, places) = (whole(attr)?, self.places.as_ref()?);
+        let in_engine = places.in_engine;
+        if seen.type_ != places.type_ {
+            // A number that only the engine has for it is nobody's.
+            if seen.type_ == in_engine {
+                Attr { type_: EventType(u32::MAX), ..seen }.poke(attr, ByteOrder::NATIVE);
+            }
+            return None;
+        }
         let number = self.number_of_probe(caller, &seen, file).and_then(|number| {
             target.map_or(Ok(()), |target| self.may_be_trapped(target, number))?;
             Ok(number)
         });
         let config1 = number.unwrap_or_else(|errno| (-i64::from(errno.0)) as u64);
-        Attr { config1, type_: UPROBE, ..seen }.poke(attr, ByteOrder::NATIVE);
+        Attr { config1, type_: in_engine, ..seen }.poke(attr, ByteOrder::NATIVE);
         number.ok()
     }
 
@@ -344,5 +362,22 @@ impl Machine {
                 engine.probe(pmu, cpu, now, &Hit::new(id, &record), stopped);
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_engine_has_linux_number_if_it_is_nobodys() {
+        for linux in 8..1000 {
+            assert_eq!(in_engine(EventType(linux)), EventType(linux));
+        }
+        // Clocks have these in the engine; what stands for them is no number of Linux's PMUs.
+        for clock in [6, 7] {
+            let other = in_engine(EventType(clock));
+            assert!(other.0 > i32::MAX as u32 / 2 && other != step::TYPE, "{other:?}");
+        }
     }
 }
