@@ -8,6 +8,8 @@ use perfuse_abi::ByteOrder;
 
 /// Names, modifiers and arrays of one type are followed so far.
 pub(crate) const DEEPEST: u32 = 32;
+/// Longer names are cut, as many may lie over each other. Linux knows none longer than 512 bytes.
+const LONGEST_NAME: usize = 4096;
 const HEADER: usize = 24;
 const MAGIC: u16 = 0xeb9f;
 
@@ -244,6 +246,7 @@ impl Btf {
     /// The name at some byte of the names.
     pub(crate) fn name_at(&self, at: u32) -> &[u8] {
         let names = self.bytes[self.names.clone()].get(at as usize..).unwrap_or_default();
+        let names = &names[..names.len().min(LONGEST_NAME)];
         names.split(|byte| *byte == 0).next().unwrap_or_default()
     }
 
@@ -368,29 +371,46 @@ impl<'b> Type<'b> {
 
     /// Its members; none but of structs and unions.
     pub fn members(&self) -> impl Iterator<Item = Member<'b>> + use<'b> {
-        let (one, count) = (*self, if self.kind().has_members() { self.count() } else { 0 });
-        (0..count as usize).map(move |index| {
-            let at = 12 + 12 * index;
-            let place = one.read(at + 8);
-            let (bit_offset, bits) = if one.flag() { (place & 0xff_ffff, place >> 24) } else { (place, 0) };
-            Member { name: one.btf.name_at(one.read(at)), type_number: one.read(at + 4), bit_offset, bits }
+        let one = *self;
+        (0..self.count()).map_while(move |index| one.member(index))
+    }
+
+    /// A member by its place among them.
+    pub fn member(&self, index: u32) -> Option<Member<'b>> {
+        if !self.kind().has_members() || index >= self.count() {
+            return None;
+        }
+        let at = 12 + 12 * index as usize;
+        let place = self.read(at + 8);
+        let (bit_offset, bits) = if self.flag() { (place & 0xff_ffff, place >> 24) } else { (place, 0) };
+        Some(Member {
+            name: self.btf.name_at(self.read(at)),
+            type_number: self.read(at + 4),
+            bit_offset,
+            bits,
         })
     }
 
     /// The names of its values, with these; none but of enums.
     pub fn values(&self) -> impl Iterator<Item = (&'b [u8], u64)> + use<'b> {
-        let (one, kind) = (*self, self.kind());
-        let count = if kind.is_enum() { self.count() } else { 0 };
-        (0..count as usize).map(move |index| {
-            let at = 12 + index * if kind == Kind::Enum { 8 } else { 12 };
-            let low = one.read(at + 4);
-            let value = match kind {
-                Kind::Enum if one.flag() => i64::from(low as i32) as u64,
-                Kind::Enum => low.into(),
-                _ => u64::from(one.read(at + 8)) << 32 | u64::from(low),
-            };
-            (one.btf.name_at(one.read(at)), value)
-        })
+        let one = *self;
+        (0..self.count()).map_while(move |index| one.value(index))
+    }
+
+    /// A value of an enum by its place among them, with its name.
+    pub fn value(&self, index: u32) -> Option<(&'b [u8], u64)> {
+        let kind = self.kind();
+        if !kind.is_enum() || index >= self.count() {
+            return None;
+        }
+        let at = 12 + index as usize * if kind == Kind::Enum { 8 } else { 12 };
+        let low = self.read(at + 4);
+        let value = match kind {
+            Kind::Enum if self.flag() => i64::from(low as i32) as u64,
+            Kind::Enum => low.into(),
+            _ => u64::from(self.read(at + 8)) << 32 | u64::from(low),
+        };
+        Some((self.btf.name_at(self.read(at)), value))
     }
 
     /// The types of a function's parameters.

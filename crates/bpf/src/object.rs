@@ -24,10 +24,11 @@
 //! **Not read:** maps of maps and what arrays of programs begin with, `maps` sections of libbpf before 1.0, addresses of the kernel's
 //! variables, values of its configuration (`CONFIG_*`), and `bpf_core_type_matches`. A program that needs one is refused, with its name.
 
+mod elf;
 mod fields;
 mod link;
 
-use crate::btf::{Btf, BtfError, Kind, word};
+use crate::btf::{Btf, BtfError, Kind, Type, word};
 use crate::map::flag;
 use crate::{Errno, Insn, MapId, MapKind, MapSpec, Maps, ProgramType};
 use alloc::borrow::ToOwned;
@@ -36,10 +37,9 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
+use elf::File;
 use fields::{Asked, Fitting, Record};
-use link::{Linker, Section};
-use object::read::elf::ElfFile64;
-use object::{Architecture, Endianness, Object as _, ObjectSection as _, ObjectSymbol as _};
+use link::{Code, Linker};
 use perfuse_abi::ByteOrder;
 
 /// All global variables of an object have at most so many bytes.
@@ -195,8 +195,6 @@ fn is_data(name: &str) -> bool {
         .any(|kind| name.strip_prefix(kind).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
 }
 
-type Elf<'f> = ElfFile64<'f, Endianness>;
-
 impl Object {
     /// Reads an object file, and makes its programs ready for a kernel.
     ///
@@ -204,23 +202,23 @@ impl Object {
     ///
     /// It is none, or has what cannot be made ready: see [`ObjectError`].
     pub fn parse(file: &[u8], target: &Target<'_>) -> Result<Self, ObjectError> {
-        let (elf, order) = opened(file)?;
-        let types = own_types(&elf, order)?;
+        let file = File::read(file)?;
+        let types = own_types(&file)?;
         let mut reading =
-            Reading { elf: &elf, order, types: types.as_ref(), maps: Vec::new(), places: BTreeMap::new() };
+            Reading { file: &file, types: types.as_ref(), maps: Vec::new(), places: BTreeMap::new() };
         reading.maps(target)?;
         let variables = reading.variables()?;
-        let settings = reading.settings(target)?;
-        let mut sections = reading.sections()?;
+        let settings = reading.settings(target);
+        let mut code = Code::of(&file)?;
         if let (Some(local), Some(kernel)) = (&types, target.types) {
-            reading.fit(local, kernel, &mut sections)?;
+            reading.fit(local, kernel, &mut code)?;
         }
-        let linker = Linker::new(&elf, &sections, &reading.places, &settings, target.types);
+        let linker = Linker::new(&file, &code, &reading.places, &settings, target.types);
         let mut programs = Vec::new();
         let mut room = link::MOST_SLOTS;
         for (section, at) in linker.programs() {
-            let insns = linker.program(section, at, &mut room)?;
-            let (section, name) = (linker.name_of_section(section), linker.name(section, at));
+            let insns = linker.program((section, at), &mut room)?;
+            let (section, name) = linker.names((section, at));
             programs.push(ObjectProgram {
                 name: name.to_owned(),
                 program_type: type_of(section),
@@ -228,8 +226,8 @@ impl Object {
                 insns,
             });
         }
-        let license = elf.section_by_name("license").map(|section| section.data()).transpose()?;
-        let license = license.and_then(|bytes| bytes.split(|byte| *byte == 0).next()).unwrap_or_default();
+        let license = file.section("license").map_or(&[][..], |(_, section)| section.bytes);
+        let license = license.split(|byte| *byte == 0).next().unwrap_or_default();
         Ok(Object {
             license: String::from_utf8_lossy(license).into_owned(),
             maps: reading.maps,
@@ -276,26 +274,19 @@ impl Object {
 ///
 /// It is no object file of programs, or its types are none.
 pub fn types(file: &[u8]) -> Result<Option<Btf>, ObjectError> {
-    let (elf, order) = opened(file)?;
-    own_types(&elf, order)
+    own_types(&File::read(file)?)
 }
 
-fn opened(file: &[u8]) -> Result<(Elf<'_>, ByteOrder), ObjectError> {
-    let elf = Elf::parse(file)?;
-    if elf.architecture() != Architecture::Bpf {
-        return Err(ObjectError::File("it is for another processor than BPF".to_owned()));
-    }
-    let order = if elf.is_little_endian() { ByteOrder::Little } else { ByteOrder::Big };
-    Ok((elf, order))
-}
-
-fn own_types(elf: &Elf<'_>, order: ByteOrder) -> Result<Option<Btf>, ObjectError> {
-    let Some(section) = elf.section_by_name(".BTF") else { return Ok(None) };
-    Btf::parse(section.data()?.to_vec(), order).map(Some).map_err(ObjectError::Types)
+fn own_types(file: &File<'_>) -> Result<Option<Btf>, ObjectError> {
+    let section = file.section(".BTF").map(|(_, section)| section.bytes.to_vec());
+    section.map(|bytes| Btf::parse(bytes, file.order)).transpose().map_err(ObjectError::Types)
 }
 
 /// Where symbols of maps and variables lie: by section, the map of a place in it, or of all of it.
 type Places = BTreeMap<usize, MapsOf>;
+
+/// Where the values are that libbpf would give: the map, and the place in its value.
+type Settings = BTreeMap<String, (usize, i32)>;
 
 /// The maps of a section.
 #[derive(Debug)]
@@ -307,72 +298,73 @@ enum MapsOf {
 }
 
 struct Reading<'r, 'f> {
-    elf: &'r Elf<'f>,
-    order: ByteOrder,
+    file: &'r File<'f>,
     types: Option<&'r Btf>,
     maps: Vec<ObjectMap>,
     places: Places,
 }
 
-impl<'f> Reading<'_, 'f> {
+impl Reading<'_, '_> {
     /// The maps that are told by types in the section `.maps`.
     fn maps(&mut self, target: &Target<'_>) -> Result<(), ObjectError> {
-        if self.elf.section_by_name("maps").is_some() {
+        if self.file.section("maps").is_some() {
             let why = "maps are told in the way before libbpf 1.0: struct bpf_map_def";
             return Err(ObjectError::Map { name: "maps".to_owned(), why });
         }
-        let Some(section) = self.elf.section_by_name(".maps") else { return Ok(()) };
+        let Some((section, _)) = self.file.section(".maps") else { return Ok(()) };
+        let all = self.types.into_iter().flat_map(|types| types.all());
+        let variables: BTreeMap<&[u8], u32> =
+            all.filter(|(_, one)| one.kind() == Kind::Var).map(|(_, one)| (one.name(), one.word())).collect();
         let mut places = BTreeMap::new();
-        for symbol in self.elf.symbols().filter(|symbol| symbol.section_index() == Some(section.index())) {
-            let name = symbol.name()?;
-            if name.is_empty() || symbol.kind() == object::SymbolKind::Section {
+        for symbol in self.file.symbols.values().filter(|symbol| symbol.section == Some(section)) {
+            let name = symbol.name;
+            if name.is_empty() {
                 continue;
             }
-            let spec = self.types.ok_or("there are no types (BTF) that tell what it is");
-            let spec = spec.and_then(|types| told_map(types, name, target));
+            let told = self.types.and_then(|types| Some((types, *variables.get(name.as_bytes())?)));
+            let spec = told.ok_or("no type (BTF) tells what it is");
+            let spec = spec.and_then(|(types, number)| told_map(types, number, target));
             let spec = spec.map_err(|why| ObjectError::Map { name: name.to_owned(), why })?;
-            places.insert(symbol.address(), self.maps.len());
+            places.insert(symbol.address, self.maps.len());
             self.maps.push(ObjectMap { name: name.to_owned(), spec, value: None });
         }
-        self.places.insert(section.index().0, MapsOf::Told(places));
+        self.places.insert(section, MapsOf::Told(places));
         Ok(())
     }
 
     /// Maps of global variables, and these.
     fn variables(&mut self) -> Result<BTreeMap<String, Variable>, ObjectError> {
         let (mut variables, mut room) = (BTreeMap::new(), MOST_DATA);
-        for section in self.elf.sections() {
-            let name = section.name()?;
-            if !is_data(name) || section.size() == 0 {
+        for (&index, section) in &self.file.sections {
+            if !is_data(section.name) || section.is_code || section.size == 0 {
                 continue;
             }
             let why = "its variables are larger than 16 MiB in all";
-            let left = room.checked_sub(section.size());
-            room = left.ok_or_else(|| ObjectError::Map { name: name.to_owned(), why })?;
-            let mut value = section.data()?.to_vec();
-            value.resize(section.size() as usize, 0);
+            let left = room.checked_sub(section.size);
+            room = left.ok_or_else(|| ObjectError::Map { name: section.name.to_owned(), why })?;
+            let mut value = section.bytes.to_vec();
+            value.resize(section.size as usize, 0);
             let mut spec = MapSpec::new(MapKind::Array, 4, value.len() as u32, 1);
-            if name.starts_with(".rodata") {
+            if section.name.starts_with(".rodata") {
                 spec.flags = flag::RDONLY_PROG;
             }
-            self.places.insert(section.index().0, MapsOf::Data(self.maps.len()));
-            self.maps.push(ObjectMap { name: name.to_owned(), spec, value: Some(value) });
+            self.places.insert(index, MapsOf::Data(self.maps.len()));
+            self.maps.push(ObjectMap { name: section.name.to_owned(), spec, value: Some(value) });
         }
-        for symbol in self.elf.symbols() {
-            let section = symbol.section_index().and_then(|index| self.places.get(&index.0));
-            let (Some(&MapsOf::Data(map)), Ok(name)) = (section, symbol.name()) else { continue };
-            if !name.is_empty() && symbol.kind() != object::SymbolKind::Section {
-                let variable = Variable { map, at: symbol.address() as usize, len: symbol.size() as usize };
-                variables.insert(name.to_owned(), variable);
+        for symbol in self.file.symbols.values().filter(|symbol| !symbol.name.is_empty()) {
+            let section = symbol.section.and_then(|index| self.places.get(&index));
+            if let Some(&MapsOf::Data(map)) = section {
+                let variable = Variable { map, at: symbol.address as usize, len: symbol.size as usize };
+                variables.insert(symbol.name.to_owned(), variable);
             }
         }
         Ok(variables)
     }
 
     /// Values that libbpf would give (`__kconfig`), in a map of their own: where each is.
-    fn settings(&mut self, target: &Target<'_>) -> Result<BTreeMap<String, (usize, i32)>, ObjectError> {
+    fn settings(&mut self, target: &Target<'_>) -> Settings {
         let section = self.types.and_then(|types| Some((types, types.find(Kind::DataSec, ".kconfig")?.1)));
-        let Some((types, section)) = section else { return Ok(BTreeMap::new()) };
+        let Some((types, section)) = section else { return Settings::new() };
         let (mut settings, mut value, map) = (BTreeMap::new(), Vec::new(), self.maps.len());
         for number in section.variables() {
             let Some(one) = types.get(number).filter(|one| one.kind() == Kind::Var) else { continue };
@@ -388,7 +380,7 @@ impl<'f> Reading<'_, 'f> {
             let Some(size) = size else { continue };
             value.resize(value.len().next_multiple_of(size as usize), 0);
             settings.insert(name, (map, value.len() as i32));
-            match self.order {
+            match self.file.order {
                 ByteOrder::Little => value.extend(&known.to_le_bytes()[..size as usize]),
                 ByteOrder::Big => value.extend(&known.to_be_bytes()[8 - size as usize..]),
             }
@@ -398,17 +390,7 @@ impl<'f> Reading<'_, 'f> {
             spec.flags = flag::RDONLY_PROG;
             self.maps.push(ObjectMap { name: ".kconfig".to_owned(), spec, value: Some(value) });
         }
-        Ok(settings)
-    }
-
-    /// The sections of instructions.
-    fn sections(&self) -> Result<BTreeMap<usize, Section<'f>>, ObjectError> {
-        let mut sections = BTreeMap::new();
-        for section in self.elf.sections().filter(|section| section.kind() == object::SectionKind::Text) {
-            let read = Section::read(self.elf, &section, self.order)?;
-            sections.insert(section.index().0, read);
-        }
-        Ok(sections)
+        settings
     }
 
     /// Fits instructions to a kernel's types.
@@ -416,12 +398,12 @@ impl<'f> Reading<'_, 'f> {
         &self,
         local: &Btf,
         kernel: &Btf,
-        sections: &mut BTreeMap<usize, Section<'f>>,
+        code: &mut BTreeMap<usize, Code<'_>>,
     ) -> Result<(), ObjectError> {
-        let Some(section) = self.elf.section_by_name(".BTF.ext") else { return Ok(()) };
+        let Some((_, section)) = self.file.section(".BTF.ext") else { return Ok(()) };
         let broken = || ObjectError::File("its records about types (.BTF.ext) are cut off".to_owned());
-        let bytes = section.data()?;
-        let word = |at: usize| word(bytes, at, self.order).ok_or_else(broken);
+        let (bytes, order) = (section.bytes, self.file.order);
+        let word = |at: usize| word(bytes, at, order).ok_or_else(broken);
         // Older compilers tell only of functions and lines.
         let header = word(4)? as usize;
         if header < 32 {
@@ -437,14 +419,16 @@ impl<'f> Reading<'_, 'f> {
         if record_bytes < 16 {
             return Err(broken());
         }
-        let mut fitting = Fitting::new(local, kernel, self.order);
+        let mut fitting = Fitting::new(local, kernel, order);
+        let numbers: BTreeMap<&[u8], usize> =
+            code.iter().rev().map(|(&number, section)| (section.name.as_bytes(), number)).collect();
         while at < end {
             let (name, count) = (local.name_at(word(at)?), word(at + 4)? as usize);
             at += 8;
-            let name = String::from_utf8_lossy(name).into_owned();
-            let section = sections.values_mut().find(|section| section.name == name);
-            let section = section
-                .ok_or_else(|| ObjectError::File(format!("it has no instructions in a section {name}")))?;
+            let section = numbers.get(name).and_then(|number| code.get_mut(number)).ok_or_else(|| {
+                let name = String::from_utf8_lossy(name);
+                ObjectError::File(format!("it has no instructions in a section {name}"))
+            })?;
             for _ in 0..count {
                 if at.checked_add(record_bytes).is_none_or(|next| next > end) {
                     return Err(broken());
@@ -474,10 +458,12 @@ impl<'f> Reading<'_, 'f> {
 }
 
 /// A map as its type tells: a struct whose members' types are arrays of so many elements, or pointers to what it keeps.
-fn told_map(types: &Btf, name: &str, target: &Target<'_>) -> Result<MapSpec, &'static str> {
-    const UNTOLD: &str = "no type tells what it is";
-    let number = types.find(Kind::Var, name).map(|(_, one)| one.word()).ok_or(UNTOLD)?;
-    let (_, told) = types.resolved(number).filter(|(_, one)| one.kind() == Kind::Struct).ok_or(UNTOLD)?;
+fn told_map(types: &Btf, number: u32, target: &Target<'_>) -> Result<MapSpec, &'static str> {
+    const OTHER: &str = "its type is no struct, as those of maps are";
+    /// There are eleven that mean something.
+    const MOST_MEMBERS: u32 = 16;
+    let is_of_map = |one: &Type<'_>| one.kind() == Kind::Struct && one.count() <= MOST_MEMBERS;
+    let (_, told) = types.resolved(number).filter(|(_, one)| is_of_map(one)).ok_or(OTHER)?;
     let (mut kind, mut spec) = (None, MapSpec::new(MapKind::Array, 0, 0, 0));
     for member in told.members() {
         let behind = |number: u32| {

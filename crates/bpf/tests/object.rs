@@ -220,3 +220,52 @@ fn broken_files_are_refused_or_read() {
     }
     assert!(read > 500 && refused > 500, "{read} read, {refused} refused");
 }
+
+/// A section: its type, its flags, where it lies in the file, and how long it says it is.
+type Header = (u32, u64, usize, u64);
+
+/// A file with these bytes behind its header and these sections, of which the first has the names of the others: all are called the same.
+fn file(bytes: &[u8], sections: &[Header]) -> Vec<u8> {
+    let mut file = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x01\0\xf7\0\x01\0\0\0".to_vec();
+    let start = (64 + bytes.len()).next_multiple_of(8);
+    file.extend([0, 0, start as u64].into_iter().flat_map(u64::to_le_bytes));
+    // Flags; bytes of the header, of program headers and how many of these there are; the same of sections, and which has the names.
+    file.extend([0, 0, 64, 0, 0, 64, sections.len() as u16 + 1, 1].into_iter().flat_map(u16::to_le_bytes));
+    file.extend(bytes);
+    file.resize(start + 64, 0);
+    for &(kind, flags, at, len) in sections {
+        file.extend([1, kind].into_iter().flat_map(u32::to_le_bytes));
+        let (link, entry) = if kind == 2 { (1, 24) } else { (0, 0) };
+        file.extend([flags, 0, 64 + at as u64, len, link, 8, entry].into_iter().flat_map(u64::to_le_bytes));
+    }
+    file
+}
+
+#[test]
+fn few_bytes_do_not_become_many() {
+    let told =
+        |bytes: &[u8], sections: &[Header]| match Object::parse(&file(bytes, sections), &Target::new(1)) {
+            Ok(object) => format!("{} programs", object.programs.len()),
+            Err(error) => error.to_string(),
+        };
+    const NAMES: &[u8] = b"\0.data\0";
+    let names = (3, 0, 0, NAMES.len() as u64);
+    let exit = [0x95, 0, 0, 0, 0, 0, 0, 0];
+    // Twenty thousand sections of the same thousand instructions.
+    let code = [&NAMES[..6], b"\0\0", &exit.repeat(1000)].concat();
+    let one = (1, 6, 8, 8000);
+    assert_eq!(told(&code, &[names, one]), "0 programs");
+    let refused = "section .data, instruction 0: there are more than 1000000 instructions";
+    assert_eq!(told(&code, &[&[names][..], &vec![one; 20_000]].concat()), refused);
+    // A gigabyte of variables that begin with 0, and two that share their bytes.
+    let refused = "map .data: its variables are larger than 16 MiB in all";
+    assert_eq!(told(NAMES, &[names, (8, 3, 0, 1 << 30)]), refused);
+    let long = [NAMES, &[0; 10 << 20]].concat();
+    assert_eq!(told(&long, &[names, (1, 3, 0, 10 << 20), (1, 3, 0, 10 << 20)]), refused);
+    // Symbols whose names are ends of one long name.
+    let mut many = [&NAMES[..6], &[b'a'; 1 << 20], b"\0\0"].concat();
+    let (len, at) = (many.len() as u64, many.len());
+    many.extend((0..100u32).flat_map(|n| [&(10 + n).to_le_bytes()[..], &[0x12, 0, 0, 0], &[0; 16]].concat()));
+    let refused = "this is no object file of BPF programs: its names are longer than 16 MiB in all";
+    assert_eq!(told(&many, &[(3, 0, 0, len), (2, 0, at, 2400)]), refused);
+}

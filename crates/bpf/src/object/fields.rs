@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use perfuse_abi::ByteOrder;
 
 /// Types and members that are looked at for one object: a file may name few things many times.
-const MOST_STEPS: u32 = 50_000_000;
+const MOST_STEPS: u32 = 10_000_000;
 
 /// `enum bpf_core_relo_kind`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +60,8 @@ impl Asked {
         matches!(self, Asked::Exists | Asked::TypeExists | Asked::ValueExists).then_some(0)
     }
 }
+
+const TOO_MANY: Why = "the object hangs on types in too many ways";
 
 /// Why a place in a program cannot be fitted, in words.
 pub(super) type Why = &'static str;
@@ -173,7 +175,7 @@ impl<'b> Fitting<'b> {
 
     /// One more type or member is looked at.
     fn step(&mut self) -> Result<(), Why> {
-        self.steps = self.steps.checked_sub(1).ok_or("the object hangs on types in too many ways")?;
+        self.steps = self.steps.checked_sub(1).ok_or(TOO_MANY)?;
         Ok(())
     }
 
@@ -181,10 +183,7 @@ impl<'b> Fitting<'b> {
     fn candidates(&mut self, named: &Type<'_>) -> Result<Vec<u32>, Why> {
         let name = essential(named.name()).to_vec();
         if !self.candidates.contains_key(&name) {
-            self.steps = self
-                .steps
-                .checked_sub(self.target.bytes().len() as u32 / 64)
-                .ok_or("the object hangs on too many types")?;
+            self.steps = self.steps.checked_sub(self.target.bytes().len() as u32 / 256).ok_or(TOO_MANY)?;
             let same =
                 self.target.all().filter(|(_, one)| one.name_begins(&name) && essential(one.name()) == name);
             let numbers: Vec<u32> = same.map(|(number, _)| number).collect();
@@ -229,8 +228,10 @@ impl<'b> Fitting<'b> {
         if asked.is_of_values() {
             let (_, local) = self.local.resolved(record.type_number).ok_or("the type is not there")?;
             let &[index] = way else { return Err("the way to a value is not understood") };
-            let (name, _) = local.values().nth(index as usize).ok_or("the value is not there")?;
+            let index = u32::try_from(index).unwrap_or(u32::MAX);
+            let (name, _) = local.value(index).ok_or("the value is not there")?;
             let (_, target) = self.target.resolved(number).ok_or("the type is not there")?;
+            self.steps = self.steps.checked_sub(target.count()).ok_or(TOO_MANY)?;
             let found = target.values().find(|(other, _)| essential(other) == essential(name));
             return Ok(found.map(|(_, value)| Answer {
                 value: if asked == Asked::Value { value } else { 1 },
@@ -255,7 +256,7 @@ impl<'b> Fitting<'b> {
         for &index in rest {
             self.step()?;
             let (_, one) = local.resolved(place.type_number).ok_or(NOT_THERE)?;
-            let at = usize::try_from(index).map_err(|_| NOT_THERE)?;
+            let at = u32::try_from(index).map_err(|_| NOT_THERE)?;
             if let Some(Array { element, count }) = one.array() {
                 if count != 0 && index >= count.into() {
                     return Err(NOT_THERE);
@@ -269,7 +270,7 @@ impl<'b> Fitting<'b> {
                 };
                 continue;
             }
-            let member = one.members().nth(at).ok_or(NOT_THERE)?;
+            let member = one.member(at).ok_or(NOT_THERE)?;
             let offset = place.offset.checked_add(member.bit_offset.into()).ok_or(NOT_THERE)?;
             place = Place { offset, type_number: member.type_number, bits: member.bits };
             if !member.name.is_empty() {
