@@ -47,7 +47,13 @@ fn speed(title: &str, text: &str, per_turn: u32) {
         vm.execute_program().expect("a result");
         start.elapsed().as_nanos() as f64 / run
     }));
-    if let Ok(fd) = perfuse_sys::bpf::load(ProgramType::SocketFilter.number(), &slots(&insns), false) {
+    if let Ok(fd) = perfuse_sys::bpf::load(
+        ProgramType::SocketFilter.number(),
+        &slots(&insns),
+        perfuse_sys::bpf::ALL_HELPERS,
+        None,
+        false,
+    ) {
         contestants.push(Contestant::timed("Linux, as it runs programs here", move || {
             let (_, ns) = perfuse_sys::bpf::test_run(fd.as_fd(), &[0; 64], &[], 10).expect("a run");
             f64::from(ns) / run
@@ -81,7 +87,14 @@ fn verifier() {
         let slots = slots(&program(std::os::fd::AsRawFd::as_raw_fd(&map)));
         contestants.push(Contestant::calls("Linux, to verify and compile it", 10, move || {
             let _ = &map;
-            perfuse_sys::bpf::load(ProgramType::RawTracepoint.number(), &slots, false).expect("it is safe");
+            perfuse_sys::bpf::load(
+                ProgramType::RawTracepoint.number(),
+                &slots,
+                perfuse_sys::bpf::ALL_HELPERS,
+                None,
+                false,
+            )
+            .expect("it is safe");
         }));
     }
     compare("bpf: verifying 1 000 instructions", 11, contestants);

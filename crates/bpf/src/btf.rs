@@ -284,6 +284,25 @@ impl Btf {
     }
 }
 
+/// The number of the first type of [`of_functions`].
+pub const FIRST_FUNCTION: u32 = 2;
+
+/// Types for so many functions, of which they say nothing: what Linux asks for where a helper calls one of a program's functions. The
+/// functions' numbers are those from [`FIRST_FUNCTION`] on. In the machine's byte order.
+pub fn of_functions(count: usize) -> Vec<u8> {
+    /// What all of them are called.
+    const NAMES: &[u8] = b"\0function\0";
+    const PROTOTYPE: [u32; 3] = [0, 13 << 24, 0];
+    /// Of the prototype, seen by no other file.
+    const FUNCTION: [u32; 3] = [1, 12 << 24, 1];
+    let types = PROTOTYPE.into_iter().chain(core::iter::repeat_n(FUNCTION, count).flatten());
+    let (len, names) = (12 * (count as u32 + 1), NAMES.len() as u32);
+    // The magic number, the version, no flags.
+    let head = [MAGIC.to_ne_bytes(), [1, 0]].concat();
+    let words = [HEADER as u32, 0, len, len, names].into_iter().chain(types);
+    head.into_iter().chain(words.flat_map(u32::to_ne_bytes)).chain(NAMES.iter().copied()).collect()
+}
+
 /// One type.
 #[derive(Clone, Copy, Debug)]
 pub struct Type<'b> {
@@ -473,6 +492,14 @@ mod tests {
             assert_eq!(sizes, [None, Some(4), Some(8), Some(40), Some(40), None]);
             assert_eq!(btf.resolved(4).map(|(number, _)| number), Some(3));
         }
+    }
+
+    #[test]
+    fn functions_have_types() {
+        let btf = Btf::parse(of_functions(3), ByteOrder::NATIVE).unwrap();
+        let kinds: Vec<Kind> = btf.all().map(|(_, one)| one.kind()).collect();
+        assert_eq!(kinds, [Kind::FuncProto, Kind::Func, Kind::Func, Kind::Func]);
+        assert_eq!(btf.get(FIRST_FUNCTION).map(|one| one.name()), Some(&b"function"[..]));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 #[cfg(test)]
 pub(crate) mod any;
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use core::fmt;
 use perfuse_abi::ByteOrder;
@@ -702,6 +703,22 @@ pub fn by_slot(insns: &[Insn]) -> Vec<Option<Insn>> {
         slots.extend((insn.slots() == 2).then_some(None));
     }
     slots
+}
+
+/// The slots where functions begin, and those of them that helpers call.
+pub fn functions(insns: &[Insn]) -> (BTreeSet<usize>, BTreeSet<usize>) {
+    let (mut starts, mut called, mut slot) = (BTreeSet::from([0]), BTreeSet::new(), 0usize);
+    for insn in insns {
+        let to = |off: i32| usize::try_from(slot as i64 + 1 + i64::from(off)).ok();
+        match *insn {
+            Insn::CallLocal(off) => starts.extend(to(off)),
+            Insn::Constant { value: Constant::Function(off), .. } => called.extend(to(off)),
+            _ => {}
+        }
+        slot += insn.slots();
+    }
+    starts.extend(&called);
+    (starts, called)
 }
 
 #[cfg(test)]

@@ -112,7 +112,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let insns = assemble(&program(counts.as_raw_fd(), outputs.as_raw_fd()))?;
     let bytes = insn::to_bytes(&insns, ByteOrder::NATIVE);
     let slots: Vec<[u8; 8]> = bytes.chunks_exact(8).filter_map(|slot| slot.try_into().ok()).collect();
-    let program = load(ProgramType::PerfEvent.number(), &slots, ALL_HELPERS, true)
+    let program = load(ProgramType::PerfEvent.number(), &slots, ALL_HELPERS, None, true)
         .map_err(|(errno, log)| format!("the program is refused: {errno}\n{log}"))?;
     ioctl::set_bpf(event.as_fd(), program.as_fd())?;
 

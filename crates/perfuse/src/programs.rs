@@ -43,11 +43,12 @@ use crate::counter::Counter;
 use crate::messages::Messages;
 use crate::sampler_set::SamplerSet;
 use perfuse_abi::ByteOrder;
-use perfuse_bpf::insn::{Constant, to_bytes};
+use perfuse_bpf::btf;
+use perfuse_bpf::insn::{Constant, functions, to_bytes};
 use perfuse_bpf::{Insn, MapKind, MapSpec, ProgramType};
 #[cfg(feature = "object")]
 use perfuse_bpf::{map::flag, object::Object};
-use perfuse_sys::bpf::{self, Map};
+use perfuse_sys::bpf::{self, FunctionTypes, Map};
 use perfuse_sys::{Errno, io_error};
 use std::ffi::CString;
 use std::fmt;
@@ -138,8 +139,7 @@ impl Programs {
     }
 
     /// Makes the maps of an object file, with the values of its variables. Its programs are attached like all others, and are under its
-    /// license. A function that a program gives to a helper (`bpf_loop`) takes types (BTF) on Linux, which these programs are loaded
-    /// without.
+    /// license.
     ///
     /// ```no_run
     /// use perfuse::bpf::object::{Object, Target};
@@ -306,7 +306,14 @@ impl Programs {
         let bytes = to_bytes(&insns, ByteOrder::NATIVE);
         let slots: Vec<[u8; 8]> =
             bytes.chunks_exact(8).map(|slot| std::array::from_fn(|index| slot[index])).collect();
-        let load = |wants_log| bpf::load(program_type.number(), &slots, &self.license, wants_log);
+        // Types of functions are asked for only where a helper calls one.
+        let (starts, called) = functions(&insns);
+        let types =
+            if called.is_empty() { None } else { bpf::load_types(&btf::of_functions(starts.len())).ok() };
+        let numbered = starts.iter().zip(btf::FIRST_FUNCTION..);
+        let functions: Vec<[u32; 2]> = numbered.map(|(&slot, number)| [slot as u32, number]).collect();
+        let types = types.as_ref().map(|types| FunctionTypes { types: types.as_fd(), functions: &functions });
+        let load = |wants_log| bpf::load(program_type.number(), &slots, &self.license, types, wants_log);
         // Once more for the log, which takes time.
         load(false).or_else(|_| load(true)).map_err(refused)
     }

@@ -14,6 +14,7 @@ const TASK: &[u8] = include_bytes!("../../bpf/tests/objects/task.bpf.o");
 suite! {
     all need need::root;
     measurements:
+        a_helper_calls_a_function_of_the_program,
         a_program_counts_overflows,
         a_program_reads_what_the_kernel_has;
 }
@@ -48,6 +49,30 @@ fn a_program_counts_overflows() -> Outcome {
     let sum = 13 * hits + hits * (hits - 1) / 2;
     assert_eq!(read("counts", 5), [hits, sum]);
     assert_eq!(read(".data", 0), [sum, 3 + hits]);
+    Ok(())
+}
+
+fn a_helper_calls_a_function_of_the_program() -> Outcome {
+    need::tracefs()?;
+    let mut object = Object::parse(COUNTS, &Target::new(1)).expect("an object");
+    object.variable("step").expect("a variable").copy_from_slice(&5u32.to_ne_bytes());
+    let mut programs = Programs::of_object(&object).map_err(|error| Skip::needs("BPF", error))?;
+    let program = &object.programs[1];
+    let name = program.place().expect("a tracepoint").replace('/', ":");
+    let event =
+        Event::tracepoint(&name).map_err(|error| Skip::needs("tracepoints of the scheduler", error))?;
+    let mut counter = Counter::new(event).expect("a tracepoint");
+    match programs.at_event(&mut counter, ProgramType::Tracepoint, &program.insns) {
+        // bpf_loop came with Linux 5.17.
+        Err(error) if error.log.contains("invalid func") => return Err(Skip::needs("bpf_loop", error)),
+        attached => attached.expect("Linux takes it"),
+    }
+    counter.enable().expect("enable");
+    std::thread::sleep(Duration::from_millis(1));
+    counter.disable().expect("disable");
+    let data = programs.map(object.map(".data").expect("a map")).lookup(&[0; 4]).expect("a value");
+    // 0 + 1 + 2 + 3 + 4, at each switch of this thread.
+    assert_eq!(numbers(&data), [10, 3]);
     Ok(())
 }
 

@@ -16,6 +16,7 @@ const PROG_GET_NEXT_ID: libc::c_long = 11;
 const PROG_GET_FD_BY_ID: libc::c_long = 13;
 const OBJ_GET_INFO_BY_FD: libc::c_long = 15;
 const RAW_TRACEPOINT_OPEN: libc::c_long = 17;
+const BTF_LOAD: libc::c_long = 18;
 const BTF_GET_FD_BY_ID: libc::c_long = 19;
 const MAP_LOOKUP_AND_DELETE_ELEM: libc::c_long = 21;
 const MAP_FREEZE: libc::c_long = 22;
@@ -37,7 +38,7 @@ unsafe fn bpf<T>(command: libc::c_long, arguments: &mut T) -> Result<i32, Errno>
         crate::errno::check(result as libc::c_int)
     };
     match command {
-        MAP_CREATE | PROG_LOAD => crate::limits::with_room_to_lock(call),
+        MAP_CREATE | PROG_LOAD | BTF_LOAD => crate::limits::with_room_to_lock(call),
         _ => call(),
     }
 }
@@ -360,6 +361,43 @@ struct Load {
     log: u64,
     kernel_version: u32,
     flags: u32,
+    name: [u8; 16],
+    interface: u32,
+    attach_type: u32,
+    types: u32,
+    function_bytes: u32,
+    functions: u64,
+    function_count: u32,
+    unused: u32,
+}
+
+/// The types of a program's functions, which Linux asks for where a helper calls one.
+#[derive(Clone, Copy, Debug)]
+pub struct FunctionTypes<'t> {
+    /// [Types](load_types).
+    pub types: BorrowedFd<'t>,
+    /// Of each function, in order, its first slot, and the number of its type.
+    pub functions: &'t [[u32; 2]],
+}
+
+/// `BPF_BTF_LOAD`.
+pub fn load_types(types: &[u8]) -> Result<OwnedFd, Errno> {
+    /// Of `union bpf_attr` the part of types.
+    #[repr(C)]
+    #[derive(Default)]
+    struct Types {
+        bytes: u64,
+        log: u64,
+        size: u32,
+        log_size: u32,
+        log_level: u32,
+        unused: u32,
+    }
+    let mut arguments = Types { bytes: types.as_ptr() as u64, size: types.len() as u32, ..Types::default() };
+    // SAFETY: the pointer is to as many bytes as the size says, which the kernel reads.
+    let descriptor = unsafe { bpf(BTF_LOAD, &mut arguments)? };
+    // SAFETY: the kernel has just made the descriptor, and nobody else knows of it.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
 /// A license under which programs may call all helpers.
@@ -370,6 +408,7 @@ pub fn load(
     program_type: u32,
     instructions: &[[u8; 8]],
     license: &CStr,
+    types: Option<FunctionTypes<'_>>,
     wants_log: bool,
 ) -> Result<OwnedFd, (Errno, String)> {
     const LOG: usize = 1 << 20;
@@ -384,6 +423,12 @@ pub fn load(
         log: if wants_log { log.as_mut_ptr() as u64 } else { 0 },
         ..Load::default()
     };
+    if let Some(FunctionTypes { types, functions }) = types {
+        arguments.types = types.as_raw_fd() as u32;
+        arguments.function_bytes = size_of::<[u32; 2]>() as u32;
+        arguments.functions = functions.as_ptr() as u64;
+        arguments.function_count = functions.len() as u32;
+    }
     // SAFETY: the pointers are to live memory, of as many bytes as the counts say, and to a text with its zero.
     let loaded = unsafe { bpf(PROG_LOAD, &mut arguments) };
     match loaded {

@@ -36,7 +36,7 @@ fn load(program_type: ProgramType, insns: &[Insn]) -> Result<OwnedFd, (Errno, St
     let order = if cfg!(target_endian = "little") { ByteOrder::Little } else { ByteOrder::Big };
     let bytes = to_bytes(insns, order);
     let slots: Vec<[u8; 8]> = bytes.chunks_exact(8).map(|slot| slot.try_into().expect("eight")).collect();
-    perfuse_sys::bpf::load(program_type.number(), &slots, perfuse_sys::bpf::ALL_HELPERS, true)
+    perfuse_sys::bpf::load(program_type.number(), &slots, perfuse_sys::bpf::ALL_HELPERS, None, true)
 }
 
 /// With Linux's descriptor of the map in place of ours.

@@ -6,10 +6,10 @@ use super::info::write_text;
 use super::{Caller, DONE, Object, Opened, Reply, State, TYPES};
 use perfuse_abi::Errno;
 use perfuse_bpf::btf::{Btf, BtfError, Kind};
-use perfuse_bpf::insn::Constant;
+use perfuse_bpf::insn::functions;
 use perfuse_bpf::map::ENOTSUPP;
 use perfuse_bpf::{ByteOrder, Insn};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
@@ -244,20 +244,4 @@ impl State {
         caller.write(attr.address_of(4), &(len as u32).to_ne_bytes())?;
         named.and(DONE)
     }
-}
-
-/// The slots where functions begin, and those of them that are pointed to.
-fn functions(insns: &[Insn]) -> (BTreeSet<usize>, BTreeSet<usize>) {
-    let (mut starts, mut pointed, mut slot) = (BTreeSet::from([0]), BTreeSet::new(), 0usize);
-    for insn in insns {
-        let to = |off: i32| usize::try_from(slot as i64 + 1 + i64::from(off)).ok();
-        match *insn {
-            Insn::CallLocal(off) => starts.extend(to(off)),
-            Insn::Constant { value: Constant::Function(off), .. } => pointed.extend(to(off)),
-            _ => {}
-        }
-        slot += insn.slots();
-    }
-    starts.extend(&pointed);
-    (starts, pointed)
 }

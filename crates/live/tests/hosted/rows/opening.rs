@@ -94,7 +94,7 @@ pub(crate) fn bpf_of_users() {
     Child::fork(|| {
         become_user(65534);
         let instructions = [[0xb7, 0, 0, 0, 1, 0, 0, 0], [0x95, 0, 0, 0, 0, 0, 0, 0]];
-        let loaded = perfuse_sys::bpf::load(7, &instructions, perfuse_sys::bpf::ALL_HELPERS, false)
+        let loaded = perfuse_sys::bpf::load(7, &instructions, perfuse_sys::bpf::ALL_HELPERS, None, false)
             .map_err(|(errno, _)| errno);
         println!("{}", answer(&loaded));
     })
