@@ -53,12 +53,12 @@ fn an_object_tells_its_programs_and_maps() {
         })
         .collect();
     let enter = |name| (name, "raw_tp/sys_enter", Some("sys_enter"), Some(ProgramType::RawTracepoint));
-    let switch = "tracepoint/sched/sched_switch";
+    let call = "tracepoint/syscalls/sys_enter_getppid";
     assert_eq!(
         programs,
         [
             ("on_event", "perf_event", None, Some(ProgramType::PerfEvent)),
-            ("on_switch", switch, Some("sched/sched_switch"), Some(ProgramType::Tracepoint)),
+            ("on_call", call, Some("syscalls/sys_enter_getppid"), Some(ProgramType::Tracepoint)),
             enter("on_enter"),
             enter("on_enter_too"),
             ("on_exit", "fentry/do_exit", Some("do_exit"), None),
@@ -103,7 +103,7 @@ fn variables_and_functions_are_those_of_the_program() {
     assert_eq!(numbers(&value(&object, ".data", &loaded, 0)), [42, 6]);
     assert_eq!(numbers(&value(&object, ".bss", &loaded, 0)), [3]);
     // A function that bpf_loop calls: 0 + 1 + 2 + 3 + 4.
-    assert_eq!(run(&object, "on_switch", &mut loaded, &[0; 64]), u64::from(b'b'));
+    assert_eq!(run(&object, "on_call", &mut loaded, &[0; 64]), u64::from(b'b'));
     assert_eq!(numbers(&value(&object, ".data", &loaded, 0)), [10, 6]);
     assert_eq!(run(&object, "on_enter", &mut loaded, &[0; 96]), 0x50a);
     assert_eq!(run(&object, "on_enter_too", &mut loaded, &[0; 96]), 6);

@@ -63,8 +63,8 @@ int on_event(void *context) {
     return 0;
 }
 
-SEC("tracepoint/sched/sched_switch")
-int on_switch(void *context) {
+SEC("tracepoint/syscalls/sys_enter_getppid")
+int on_call(void *context) {
     struct counting counting = {0, step};
     bpf_loop(step, each, &counting, 0);
     last = counting.sum;
