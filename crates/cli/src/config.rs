@@ -19,7 +19,7 @@ use std::sync::OnceLock;
 /// Options of `perfuse config`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "A file has tables named after subcommands, and [looks]:\n\n  [looks]\n  color = \"never\"\n\n  [record]\n  frequency = 999\n  call-graph = \"dwarf\"\n\nTyped options come first, then the environment, then .perfuse.toml of the project, then the user's file.\nPERFUSE_CONFIG names another file in place of the user's; empty, it means none at all."
+    after_help = "A file has tables named after subcommands, and [looks]:\n\n  [looks]\n  color = \"never\"\n\n  [record]\n  frequency = 999\n  call-graph = \"dwarf\"\n\nTyped options come first, then the environment, then .perfuse.toml of the project, then the user's file.\nPERFUSE_CONFIG names another file in place of the user's; empty or /dev/null, it means none at all."
 )]
 pub(crate) struct Args {
     /// Only the names of the files: path
@@ -155,7 +155,7 @@ fn places() -> Option<Places> {
     let folder = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let named = std::env::var_os("PERFUSE_CONFIG");
     // Unit tests heed no configuration, so that they do the same for everybody.
-    if cfg!(test) || named.as_ref().is_some_and(|named| named.is_empty()) {
+    if cfg!(test) || named.as_ref().is_some_and(|named| named.is_empty() || named == "/dev/null") {
         return None;
     }
     let home = folder("HOME");
@@ -332,7 +332,7 @@ fn text(settings: &Settings) -> String {
     }
     text += "\n";
     if settings.files.is_empty() {
-        return text + " No files: PERFUSE_CONFIG is empty.\n";
+        return text + " No files: PERFUSE_CONFIG says so.\n";
     }
     for file in &settings.files {
         let whose = if file.is_projects { "the project's" } else { "yours" };

@@ -127,7 +127,9 @@ fn an_empty_name_means_no_file() -> Outcome {
     let folder = Folder::new("empty");
     folder.put(".config/perfuse/config.toml", "[looks]\nstyle = 'perf'\n");
     folder.put("project/.perfuse.toml", "no TOML\n");
-    assert_eq!(folder.key(&[("PERFUSE_CONFIG", "")], "looks.style").1, "default");
+    for none in ["", "/dev/null"] {
+        assert_eq!(folder.key(&[("PERFUSE_CONFIG", none)], "looks.style").1, "default", "{none}");
+    }
     let output = folder.perfuse(&[], &["config"]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     assert!(String::from_utf8_lossy(&output.stderr).contains(".perfuse.toml:1: no TOML"), "{output:?}");
