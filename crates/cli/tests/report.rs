@@ -32,9 +32,16 @@ perfuse_testkit::suite! {
 }
 
 fn perfuse(arguments: &[&str]) -> (String, String, Option<i32>) {
+    perfuse_with(None, arguments)
+}
+
+/// With a folder for what it keeps, if it is to keep anything.
+fn perfuse_with(cache: Option<&Path>, arguments: &[&str]) -> (String, String, Option<i32>) {
     let path = std::env::var_os("PERFUSE_BIN").unwrap_or_else(|| env!("CARGO_BIN_EXE_perfuse").into());
     let mut command = Command::new(path);
-    let output = linux::impersonal(command.args(arguments)).output().expect("the program starts");
+    let command = linux::impersonal(command.args(arguments));
+    let output =
+        command.envs(cache.map(|cache| ("XDG_CACHE_HOME", cache))).output().expect("the program starts");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (text(&output.stdout), text(&output.stderr), output.status.code())
 }
@@ -481,6 +488,11 @@ fn foreign_recordings_are_no_reason_to_panic() -> Outcome {
     let folder = need::shared("corpus/files")?;
     let files: Vec<PathBuf> =
         std::fs::read_dir(folder).expect("a folder").map(|file| file.expect("an entry").path()).collect();
+    // The kernel's symbols are read a thousand times otherwise.
+    let cache = std::env::temp_dir().join(format!("perfuse-report-test-{}-kept", std::process::id()));
+    std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700)
+        .create(&cache)
+        .expect("a folder");
     side_by_side(&files, |path| {
         let path = Path::new(path).to_str().expect("a name in UTF-8").to_owned();
         for what in [
@@ -491,13 +503,14 @@ fn foreign_recordings_are_no_reason_to_panic() -> Outcome {
             &["report", "--group"],
             &["script", "-F", "comm,tid,time"],
         ] {
-            let (_, errors, code) = perfuse(&[what, &["-i", &path]].concat());
+            let (_, errors, code) = perfuse_with(Some(&cache), &[what, &["-i", &path]].concat());
             assert!(!errors.contains("internal error"), "{what:?} {path}: {errors}");
             assert!(matches!(code, Some(0 | 125)), "{what:?} {path}: {code:?}");
         }
         Ok(())
     })?;
     println!("{} files", files.len());
+    std::fs::remove_dir_all(&cache).expect("the test's files");
     Ok(())
 }
 
