@@ -290,7 +290,7 @@ pub const FIRST_FUNCTION: u32 = 2;
 /// Types for so many functions, of which they say nothing: what Linux asks for where a helper calls one of a program's functions. The
 /// functions' numbers are those from [`FIRST_FUNCTION`] on. In the machine's byte order.
 pub fn of_functions(count: usize) -> Vec<u8> {
-    /// What all of them are called.
+    /// The name of all of them.
     const NAMES: &[u8] = b"\0function\0";
     const PROTOTYPE: [u32; 3] = [0, 13 << 24, 0];
     /// Of the prototype, seen by no other file.
@@ -383,7 +383,7 @@ impl<'b> Type<'b> {
         self.read(12) >> 16 & 0xff
     }
 
-    /// What it is as an array.
+    /// Its element and how many of them, if it is an array.
     pub fn array(&self) -> Option<Array> {
         (self.kind() == Kind::Array).then(|| Array { element: self.read(12), count: self.read(20) })
     }

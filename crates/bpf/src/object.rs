@@ -80,7 +80,7 @@ pub struct Object {
 pub struct ObjectMap {
     /// Its name; that of variables is their section's.
     pub name: String,
-    /// What it is. A size that the program leaves open is 0 until somebody says it.
+    /// Its kind and sizes. A size that the program leaves open is 0 until somebody says it.
     pub spec: MapSpec,
     /// Of variables: the value that its one entry begins with. With [`flag::RDONLY_PROG`] it is to be frozen then.
     pub value: Option<Vec<u8>>,
@@ -153,7 +153,7 @@ impl From<object::Error> for ObjectError {
     }
 }
 
-/// What the sections of programs begin with.
+/// The beginnings of sections of programs.
 const SECTIONS: [(&str, ProgramType); 17] = [
     ("socket", ProgramType::SocketFilter),
     ("kprobe", ProgramType::Kprobe),

@@ -96,7 +96,7 @@ struct Place {
     bits: u32,
 }
 
-/// What is told of a place, a type or a value; and the bytes of the memory there.
+/// The number for a place, a type or a value; and the bytes of the memory there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Answer {
     value: u64,
@@ -407,7 +407,7 @@ fn way(text: &[u8]) -> Option<Vec<u64>> {
     (way.len() <= MOST).then_some(way)
 }
 
-/// What is asked of a place.
+/// Answers for a place.
 fn told(btf: &Btf, asked: Asked, place: &Place, order: ByteOrder) -> Result<Answer, Why> {
     const NO_SIZE: Why = "the member has no size";
     let (_, one) = match asked {

@@ -18,7 +18,7 @@ pub(super) const MOST_SLOTS: usize = 1_000_000;
 /// The first slot of a constant of 64 bits, and a call.
 const CONSTANT: u8 = 0x18;
 const CALL: u8 = 0x85;
-/// What the second register of these says: a map by its number, a byte of its value, a function; a function of the program, of the kernel.
+/// The second register of these says: a map by its number, a byte of its value, a function; a function of the program, of the kernel.
 const MAP_INDEX: u8 = 5;
 const MAP_INDEX_VALUE: u8 = 6;
 const FUNCTION: u8 = 4;
@@ -92,7 +92,7 @@ pub(super) struct Linker<'l, 'f> {
     functions: BTreeMap<&'l str, u32>,
 }
 
-/// What an instruction names.
+/// A thing that an instruction names.
 enum Named<'l> {
     /// A map.
     Map(usize),
