@@ -291,7 +291,7 @@ fn what_a_verifier_must_refuse_is_refused() {
         ("r0 = *(u64 *)(r10 +0); exit", "are not all within its 512"),
         ("r0 = *(u64 *)(r10 -12); exit", "are not at a multiple of their size"),
         ("r0 = 5; r0 = *(u64 *)(r0 +0); exit", "r0 is the number 5, not memory"),
-        ("r0 = *(u64 *)(r1 +184); exit", "8 bytes of the context at 184 are not for this program"),
+        ("r0 = *(u64 *)(r1 +288); exit", "8 bytes of the context at 288 are not for this program"),
         ("r0 = *(u32 *)(r1 +0); exit", "4 bytes of the context at 0 are not for this program"),
         ("*(u64 *)(r1 +0) = 0; r0 = 0; exit", "8 bytes of the context at 0 are not for writing"),
         ("r1 += 8; r0 = *(u64 *)(r1 +0); exit", "r1 points to the context and was moved"),

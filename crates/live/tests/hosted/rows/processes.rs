@@ -75,7 +75,11 @@ impl RootsProgram {
     pub(super) fn new() -> Result<Self, Skip> {
         need::root()?;
         let path = std::env::temp_dir().join(format!("perfuse-suid-{}", std::process::id()));
-        fs::copy(need::program("id")?, &path).expect("it can be copied");
+        let id = fs::canonicalize(need::program("id")?).expect("it is there");
+        if id.file_name().is_some_and(|name| name != "id") {
+            return Err(Skip::needs("an id that is no part of another program", id.display()));
+        }
+        fs::copy(id, &path).expect("it can be copied");
         fs::set_permissions(&path, Permissions::from_mode(0o4755)).expect("it can be given away");
         Ok(RootsProgram(path))
     }
