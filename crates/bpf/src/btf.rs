@@ -446,12 +446,12 @@ impl<'b> Type<'b> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use alloc::vec;
 
     /// Types with these names, in a byte order.
-    fn bytes(types: &[u32], names: &[u8], order: ByteOrder) -> Vec<u8> {
+    pub(crate) fn bytes(types: &[u32], names: &[u8], order: ByteOrder) -> Vec<u8> {
         let words = [24, 0, 4 * types.len() as u32, 4 * types.len() as u32, names.len() as u32];
         let put = |word: &u32| match order {
             ByteOrder::Little => word.to_le_bytes(),

@@ -76,7 +76,7 @@ impl Size {
         }
     }
 
-    const fn code(self) -> u8 {
+    pub(crate) const fn code(self) -> u8 {
         match self {
             Size::B4 => 0x00,
             Size::B2 => 0x08,
@@ -85,8 +85,11 @@ impl Size {
         }
     }
 
+    /// The bits of an opcode that tell the size.
+    pub(crate) const BITS: u8 = 0x18;
+
     const fn of_code(code: u8) -> Size {
-        match code & 0x18 {
+        match code & Size::BITS {
             0x00 => Size::B4,
             0x08 => Size::B2,
             0x10 => Size::B1,
@@ -284,6 +287,21 @@ pub enum Constant {
     Function(i32),
 }
 
+impl Constant {
+    /// The number of its kind, which stands as the second register, and its low and high half.
+    pub(crate) fn parts(self) -> (u8, i32, i32) {
+        match self {
+            Constant::Value(value) => (0, value as u32 as i32, (value >> 32) as u32 as i32),
+            Constant::Map(fd) => (1, fd, 0),
+            Constant::MapValue(fd, at) => (2, fd, at),
+            Constant::Variable(id, types) => (3, id, types),
+            Constant::Function(at) => (4, at, 0),
+            Constant::MapIndex(index) => (5, index, 0),
+            Constant::MapIndexValue(index, at) => (6, index, at),
+        }
+    }
+}
+
 /// One instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs, reason = "fields are named by the types")]
@@ -415,15 +433,18 @@ impl fmt::Display for DecodeError {
 
 impl core::error::Error for DecodeError {}
 
-const W64: u8 = 0x07;
-const W32: u8 = 0x04;
+pub(crate) const W64: u8 = 0x07;
+pub(crate) const W32: u8 = 0x04;
 const JMP: u8 = 0x05;
 const JMP32: u8 = 0x06;
-const LDX: u8 = 0x01;
-const ST: u8 = 0x02;
-const STX: u8 = 0x03;
-const REG: u8 = 0x08;
-const CONSTANT: u8 = 0x18;
+pub(crate) const LDX: u8 = 0x01;
+pub(crate) const ST: u8 = 0x02;
+pub(crate) const STX: u8 = 0x03;
+pub(crate) const REG: u8 = 0x08;
+/// The first slot of a constant.
+pub(crate) const CONSTANT: u8 = 0x18;
+/// A call of any kind; the second register says which.
+pub(crate) const CALL: u8 = 0x80 | JMP;
 
 fn width(code: u8) -> Width {
     if matches!(code & 7, W64 | JMP) { Width::W64 } else { Width::W32 }
@@ -467,15 +488,7 @@ impl Insn {
                 slot(code, dst.0, 0, 0, i32::from(bits))
             }
             Insn::Constant { dst, value } => {
-                let (src, low, high) = match value {
-                    Constant::Value(value) => (0, value as u32 as i32, (value >> 32) as u32 as i32),
-                    Constant::Map(fd) => (1, fd, 0),
-                    Constant::MapValue(fd, at) => (2, fd, at),
-                    Constant::Variable(id, types) => (3, id, types),
-                    Constant::Function(at) => (4, at, 0),
-                    Constant::MapIndex(index) => (5, index, 0),
-                    Constant::MapIndexValue(index, at) => (6, index, at),
-                };
+                let (src, low, high) = value.parts();
                 let first = Slot { code: CONSTANT, dst: dst.0, src, off: 0, imm: low };
                 (first, Some(Slot { imm: high, ..Slot::default() }))
             }
@@ -507,9 +520,9 @@ impl Insn {
                 let (from, src, imm) = operand(src);
                 slot(cond.code() | from | if width == Width::W64 { JMP } else { JMP32 }, dst.0, src, off, imm)
             }
-            Insn::CallHelper(number) => slot(0x80 | JMP, 0, 0, 0, number as i32),
-            Insn::CallLocal(off) => slot(0x80 | JMP, 0, 1, 0, off),
-            Insn::CallKernel { function, module } => slot(0x80 | JMP, 0, 2, module, function),
+            Insn::CallHelper(number) => slot(CALL, 0, 0, 0, number as i32),
+            Insn::CallLocal(off) => slot(CALL, 0, 1, 0, off),
+            Insn::CallKernel { function, module } => slot(CALL, 0, 2, module, function),
             Insn::Exit => slot(0x90 | JMP, 0, 0, 0, 0),
         }
     }

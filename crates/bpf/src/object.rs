@@ -1,5 +1,5 @@
 //! Object files of BPF programs, as clang and GCC compile them for libbpf: programs and maps ready to be loaded, into Linux or into a
-//! [`Machine`](crate::Machine). What hangs on types of the kernel is fitted to those of a kernel (BTF), functions are put behind the
+//! [`Machine`](crate::Machine). Instructions that hang on types of the kernel are fitted to those of a kernel (BTF), functions are put behind the
 //! programs that call them, and global variables are maps.
 //!
 //! ```no_run
@@ -82,8 +82,21 @@ pub struct ObjectMap {
     pub name: String,
     /// Its kind and sizes. A size that the program leaves open is 0 until somebody says it.
     pub spec: MapSpec,
-    /// Of variables: the value that its one entry begins with. With [`flag::RDONLY_PROG`] it is to be frozen then.
+    /// Of variables: the value that its one entry begins with.
     pub value: Option<Vec<u8>>,
+}
+
+impl ObjectMap {
+    fn of_variables(name: &str, value: Vec<u8>, is_constant: bool) -> Self {
+        let mut spec = MapSpec::new(MapKind::Array, 4, value.len() as u32, 1);
+        spec.flags = if is_constant { flag::RDONLY_PROG } else { 0 };
+        ObjectMap { name: name.to_owned(), spec, value: Some(value) }
+    }
+
+    /// Whether programs only read its value: it is to be frozen when that is set, so that nobody else changes it.
+    pub fn is_constant(&self) -> bool {
+        self.value.is_some() && self.spec.flags & flag::RDONLY_PROG != 0
+    }
 }
 
 /// A program of an object.
@@ -258,7 +271,7 @@ impl Object {
             if let Some(value) = &one.value {
                 let map = maps.get_mut(id)?;
                 map.update(&[0; 4], value, flag::ANY)?;
-                if one.spec.flags & flag::RDONLY_PROG != 0 {
+                if one.is_constant() {
                     map.freeze()?;
                 }
             }
@@ -344,12 +357,9 @@ impl Reading<'_, '_> {
             room = left.ok_or_else(|| ObjectError::Map { name: section.name.to_owned(), why })?;
             let mut value = section.bytes.to_vec();
             value.resize(section.size as usize, 0);
-            let mut spec = MapSpec::new(MapKind::Array, 4, value.len() as u32, 1);
-            if section.name.starts_with(".rodata") {
-                spec.flags = flag::RDONLY_PROG;
-            }
             self.places.insert(index, MapsOf::Data(self.maps.len()));
-            self.maps.push(ObjectMap { name: section.name.to_owned(), spec, value: Some(value) });
+            let is_constant = section.name.starts_with(".rodata");
+            self.maps.push(ObjectMap::of_variables(section.name, value, is_constant));
         }
         for symbol in self.file.symbols.values().filter(|symbol| !symbol.name.is_empty()) {
             let section = symbol.section.and_then(|index| self.places.get(&index));
@@ -369,7 +379,7 @@ impl Reading<'_, '_> {
         for number in section.variables() {
             let Some(one) = types.get(number).filter(|one| one.kind() == Kind::Var) else { continue };
             let name = String::from_utf8_lossy(one.name()).into_owned();
-            // What is not known is 0, if the program can do without; a program that cannot is refused where it asks for it.
+            // An unknown one is 0 for programs that can do without; others are refused where they ask for it.
             let known = match name.as_str() {
                 "LINUX_KERNEL_VERSION" => target.version.into(),
                 "LINUX_HAS_BPF_COOKIE" | "LINUX_HAS_SYSCALL_WRAPPER" => 1u64,
@@ -386,9 +396,7 @@ impl Reading<'_, '_> {
             }
         }
         if !value.is_empty() {
-            let mut spec = MapSpec::new(MapKind::Array, 4, value.len() as u32, 1);
-            spec.flags = flag::RDONLY_PROG;
-            self.maps.push(ObjectMap { name: ".kconfig".to_owned(), spec, value: Some(value) });
+            self.maps.push(ObjectMap::of_variables(".kconfig", value, true));
         }
         settings
     }

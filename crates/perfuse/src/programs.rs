@@ -167,8 +167,7 @@ impl Programs {
         for (number, (one, map)) in object.maps.iter().zip(&programs.maps).enumerate() {
             let Some(value) = &one.value else { continue };
             let set = map.update(&[0; 4], value, flag::ANY);
-            let is_constant = one.spec.flags & flag::RDONLY_PROG != 0;
-            let set = set.and_then(|()| if is_constant { map.freeze() } else { Ok(()) });
+            let set = set.and_then(|()| if one.is_constant() { map.freeze() } else { Ok(()) });
             set.map_err(|errno| ProgramError {
                 attempt: ProgramAttempt::Map(number),
                 errno,

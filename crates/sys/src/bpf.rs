@@ -403,7 +403,7 @@ pub fn load_types(types: &[u8]) -> Result<OwnedFd, Errno> {
 /// A license under which programs may call all helpers.
 pub const ALL_HELPERS: &CStr = c"Dual MIT/GPL";
 
-/// `BPF_PROG_LOAD`. What refuses it comes with the log, if one is wanted.
+/// `BPF_PROG_LOAD`. A refusal comes with the log, if one is wanted.
 pub fn load(
     program_type: u32,
     instructions: &[[u8; 8]],

@@ -3,7 +3,7 @@
 
 use crate::btf::{Array, Btf, DEEPEST, Kind, Type};
 use crate::helper::NOT_IN_KERNEL;
-use crate::insn::Slot;
+use crate::insn::{CALL, CONSTANT, Constant, LDX, REG, ST, STX, Size, Slot, W32, W64};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use perfuse_abi::ByteOrder;
@@ -96,12 +96,25 @@ struct Place {
     bits: u32,
 }
 
-/// The number for a place, a type or a value; and the bytes of the memory there.
+/// The thing that a record asks for.
+#[derive(Debug)]
+enum Sought<'b> {
+    /// The type itself.
+    Type,
+    /// A value of an enum, by its name.
+    Value(&'b [u8]),
+    /// A place in the type.
+    Place(Vec<Step<'b>>),
+}
+
+/// Memory that an access reads or writes: its bytes, its kind, and whether it has a sign.
+type Memory = (u64, Kind, bool);
+
+/// The number for a place, a type or a value; and the memory there, if that is no bit field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Answer {
     value: u64,
-    /// The bytes that are loaded there, and whether these are an unsigned number or a pointer, which may be shorter or longer.
-    memory: Option<(u64, Kind, bool)>,
+    memory: Option<Memory>,
 }
 
 /// The program's types beside the kernel's.
@@ -149,10 +162,10 @@ impl<'b> Fitting<'b> {
             return Err("the type has no name");
         }
         let way = way(record.way).ok_or("the way to a member is not understood")?;
-        let local = self.local_answer(record, &way)?;
+        let (sought, memory) = self.sought(record, &root, &way)?;
         let mut found: Option<Answer> = None;
         for number in self.candidates(&named)? {
-            let Some(answer) = self.target_answer(record, &way, number)? else { continue };
+            let Some(answer) = self.answer(record, &sought, number)? else { continue };
             if found.is_some_and(|found| found.value != answer.value) {
                 return Err("several types of the kernel have this name, and differ");
             }
@@ -168,7 +181,7 @@ impl<'b> Fitting<'b> {
             };
         };
         if record.asked == Asked::ByteOffset && is_access(slots[0].code) {
-            return access(slots, &local, &found);
+            return access(slots, memory, &found);
         }
         put(slots, found.value)
     }
@@ -196,51 +209,55 @@ impl<'b> Fitting<'b> {
         Ok(numbers.filter(is_alike).collect())
     }
 
-    /// The answer by the program's own types.
-    fn local_answer(&mut self, record: &Record<'_>, way: &[u64]) -> Result<Answer, Why> {
-        let asked = record.asked;
-        if asked.is_of_types() || asked.is_of_values() {
-            return Ok(Answer { value: 0, memory: None });
+    /// The thing that a record asks for, by the program's own types, and the memory there.
+    fn sought(
+        &mut self,
+        record: &Record<'_>,
+        root: &Type<'b>,
+        way: &[u64],
+    ) -> Result<(Sought<'b>, Option<Memory>), Why> {
+        if record.asked.is_of_types() {
+            return Ok((Sought::Type, None));
         }
-        let (_, place) = self.go(record.type_number, way)?;
-        told(self.local, asked, &place, self.order)
+        if record.asked.is_of_values() {
+            let &[index] = way else { return Err("the way to a value is not understood") };
+            let index = u32::try_from(index).unwrap_or(u32::MAX);
+            let (name, _) = root.value(index).ok_or("the value is not there")?;
+            return Ok((Sought::Value(name), None));
+        }
+        let (steps, place) = self.go(record.type_number, way)?;
+        let local = told(self.local, record.asked, &place, self.order)?;
+        Ok((Sought::Place(steps), local.memory))
     }
 
     /// The answer by a type of the kernel; none if that is another one.
-    fn target_answer(
+    fn answer(
         &mut self,
         record: &Record<'_>,
-        way: &[u64],
+        sought: &Sought<'_>,
         number: u32,
     ) -> Result<Option<Answer>, Why> {
         let asked = record.asked;
-        if asked.is_of_types() {
-            if !self.are_compatible(record.type_number, number, DEEPEST)? {
-                return Ok(None);
+        let value = match sought {
+            Sought::Place(steps) => {
+                let Some(place) = self.follow(number, steps)? else { return Ok(None) };
+                return told(self.target, asked, &place, self.order).map(Some);
             }
-            let value = match asked {
+            Sought::Type if !self.are_compatible(record.type_number, number, DEEPEST)? => return Ok(None),
+            Sought::Type => match asked {
                 Asked::TypeSize => self.target.size_of(number).ok_or("the type has no size")?,
                 Asked::TypeExists => 1,
                 _ => number.into(),
-            };
-            return Ok(Some(Answer { value, memory: None }));
-        }
-        if asked.is_of_values() {
-            let (_, local) = self.local.resolved(record.type_number).ok_or("the type is not there")?;
-            let &[index] = way else { return Err("the way to a value is not understood") };
-            let index = u32::try_from(index).unwrap_or(u32::MAX);
-            let (name, _) = local.value(index).ok_or("the value is not there")?;
-            let (_, target) = self.target.resolved(number).ok_or("the type is not there")?;
-            self.steps = self.steps.checked_sub(target.count()).ok_or(TOO_MANY)?;
-            let found = target.values().find(|(other, _)| essential(other) == essential(name));
-            return Ok(found.map(|(_, value)| Answer {
-                value: if asked == Asked::Value { value } else { 1 },
-                memory: None,
-            }));
-        }
-        let (steps, _) = self.go(record.type_number, way)?;
-        let Some(place) = self.follow(number, &steps)? else { return Ok(None) };
-        told(self.target, asked, &place, self.order).map(Some)
+            },
+            Sought::Value(name) => {
+                let (_, target) = self.target.resolved(number).ok_or("the type is not there")?;
+                self.steps = self.steps.checked_sub(target.count()).ok_or(TOO_MANY)?;
+                let found = target.values().find(|(other, _)| essential(other) == essential(name));
+                let Some((_, value)) = found else { return Ok(None) };
+                if asked == Asked::Value { value } else { 1 }
+            }
+        };
+        Ok(Some(Answer { value, memory: None }))
     }
 
     /// Goes a way in the program's own types: the steps that have names or count, and where they lead.
@@ -330,13 +347,20 @@ impl<'b> Fitting<'b> {
         Ok(None)
     }
 
+    /// Both types behind their names; or whether both are `void`.
+    fn both(&mut self, local: u32, target: u32) -> Result<Result<(Type<'b>, Type<'b>), bool>, Why> {
+        self.step()?;
+        Ok(match (self.local.resolved(local), self.target.resolved(target)) {
+            (Some((_, local)), Some((_, target))) => Ok((local, target)),
+            (local, target) => Err(local.is_none() && target.is_none()),
+        })
+    }
+
     /// Whether a member can stand for the program's: sizes and signs of numbers do not count.
     fn are_compatible_fields(&mut self, local: u32, target: u32, depth: u32) -> Result<bool, Why> {
-        self.step()?;
-        let types = (self.local.resolved(local), self.target.resolved(target));
-        let ((_, local), (_, target)) = match types {
-            (Some(local), Some(target)) => (local, target),
-            (local, target) => return Ok(local.is_none() && target.is_none()),
+        let (local, target) = match self.both(local, target)? {
+            Ok(both) => both,
+            Err(are_void) => return Ok(are_void),
         };
         let (kind, other) = (local.kind(), target.kind());
         if kind.has_members() && other.has_members() {
@@ -363,11 +387,9 @@ impl<'b> Fitting<'b> {
 
     /// Whether two types are of one shape, as far as their kinds go.
     fn are_compatible(&mut self, local: u32, target: u32, depth: u32) -> Result<bool, Why> {
-        self.step()?;
-        let types = (self.local.resolved(local), self.target.resolved(target));
-        let ((_, local), (_, target)) = match types {
-            (Some(local), Some(target)) => (local, target),
-            (local, target) => return Ok(local.is_none() && target.is_none()),
+        let (local, target) = match self.both(local, target)? {
+            Ok(both) => both,
+            Err(are_void) => return Ok(are_void),
         };
         if !are_alike(local.kind(), target.kind()) || depth == 0 {
             return Ok(false);
@@ -418,6 +440,10 @@ fn told(btf: &Btf, asked: Asked, place: &Place, order: ByteOrder) -> Result<Answ
         Kind::FuncProto | Kind::Func => return Err(NO_SIZE),
         _ => btf.size_of(place.type_number).ok_or(NO_SIZE)?,
     };
+    // Sums of what follows are small against that.
+    if place.offset > u64::MAX / 2 {
+        return Err(NO_SIZE);
+    }
     let (mut byte, mut bits) = (place.offset / 8, bytes.saturating_mul(8));
     if place.bits > 0 {
         // The smallest aligned piece of memory that has all of its bits.
@@ -440,7 +466,7 @@ fn told(btf: &Btf, asked: Asked, place: &Place, order: ByteOrder) -> Result<Answ
         Asked::ByteSize => bytes,
         Asked::Signed => one.is_signed().into(),
         Asked::LeftShift => match order {
-            ByteOrder::Little => shift(before + bits)?,
+            ByteOrder::Little => shift(bits.saturating_add(before))?,
             ByteOrder::Big => shift(bytes.saturating_mul(8))?.saturating_add(before),
         },
         _ => shift(bits)?,
@@ -448,18 +474,9 @@ fn told(btf: &Btf, asked: Asked, place: &Place, order: ByteOrder) -> Result<Answ
     Ok(Answer { value, memory: (place.bits == 0).then(|| (bytes, one.kind(), one.is_signed())) })
 }
 
+/// The bits of an opcode that tell its class, and a class of constants.
 const CLASS: u8 = 0x07;
 const LD: u8 = 0x00;
-const LDX: u8 = 0x01;
-const ST: u8 = 0x02;
-const STX: u8 = 0x03;
-const ALU: u8 = 0x04;
-const ALU64: u8 = 0x07;
-/// An operand that is a register.
-const X: u8 = 0x08;
-const CALL: u8 = 0x85;
-/// The first slot of a constant of 64 bits.
-const CONSTANT: u8 = 0x18;
 
 fn is_access(code: u8) -> bool {
     matches!(code & CLASS, LDX | ST | STX)
@@ -470,9 +487,9 @@ fn put(slots: &mut [Slot], value: u64) -> Result<(), Why> {
     const NO_ROOM: Why = "the number that hangs on a type does not fit into the instruction";
     match (slots[0].code & CLASS, &mut *slots) {
         (LD, [first, second, ..]) if first.code == CONSTANT => {
-            (first.imm, second.imm) = (value as i32, (value >> 32) as i32);
+            (_, first.imm, second.imm) = Constant::Value(value).parts();
         }
-        (ALU | ALU64, [slot, ..]) if slot.code & X == 0 => {
+        (W32 | W64, [slot, ..]) if slot.code & REG == 0 => {
             slot.imm = i32::try_from(value as i64)
                 .or(u32::try_from(value).map(|value| value as i32))
                 .map_err(|_| NO_ROOM)?;
@@ -485,29 +502,20 @@ fn put(slots: &mut [Slot], value: u64) -> Result<(), Why> {
 
 /// Puts a place into an access to memory, and how many bytes there are. A number that is shorter or longer than the program knew it must
 /// have no sign.
-fn access(slots: &mut [Slot], local: &Answer, found: &Answer) -> Result<(), Why> {
+fn access(slots: &mut [Slot], local: Option<Memory>, found: &Answer) -> Result<(), Why> {
     put(slots, found.value)?;
-    let (Some((was, kind, was_signed)), Some((is, other, is_signed))) = (local.memory, found.memory) else {
+    let (Some((was, kind, was_signed)), Some((is, other, is_signed))) = (local, found.memory) else {
         return Ok(());
     };
     if was == is {
         return Ok(());
     }
     let fits = kind == other && (kind == Kind::Ptr || kind == Kind::Int && !was_signed && !is_signed);
-    let size = match is {
-        1 => 0x10,
-        2 => 0x08,
-        4 => 0x00,
-        8 => 0x18,
-        _ => {
-            nothing(slots);
-            return Ok(());
-        }
-    };
-    if fits {
-        slots[0].code = slots[0].code & !0x18 | size
-    } else {
-        nothing(slots)
+    let size =
+        [Size::B1, Size::B2, Size::B4, Size::B8].into_iter().find(|size| u64::from(size.bytes()) == is);
+    match size.filter(|_| fits) {
+        Some(size) => slots[0].code = slots[0].code & !Size::BITS | size.code(),
+        None => nothing(slots),
     }
     Ok(())
 }
@@ -517,4 +525,37 @@ fn nothing(slots: &mut [Slot]) {
     let count = if slots[0].code == CONSTANT { 2 } else { 1 };
     let call = Slot { code: CALL, dst: 0, src: 0, off: 0, imm: NOT_IN_KERNEL as i32 };
     slots.iter_mut().take(count).for_each(|slot| *slot = call);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::btf;
+
+    #[test]
+    fn places_at_the_end_of_all_numbers_are_refused() {
+        const NAMES: &[u8] = b"\0pair\0bits\0";
+        const STRUCT: u32 = 4 << 24;
+        // int; struct bits { int bits : 30; }; bits[2^31 - 1]; struct pair, which says that it is as long, with the array at bit 1; an
+        // array of 2^29 of the array, and a struct with that at bit 1.
+        #[rustfmt::skip]
+        let types = [
+            0, 1 << 24, 4, 1 << 24 | 32,
+            6, 1 << 31 | STRUCT | 1, 4, 6, 1, 30 << 24,
+            0, 3 << 24, 0, 2, 1, 0x7fff_ffff,
+            1, STRUCT | 1, 0x7fff_ffff, 6, 3, 0,
+            0, 3 << 24, 0, 3, 1, 1 << 29,
+            1, STRUCT | 1, 8, 6, 5, 1,
+        ];
+        let btf = btf::tests::bytes(&types, NAMES, ByteOrder::NATIVE);
+        let btf = Btf::parse(btf, ByteOrder::NATIVE).unwrap();
+        let refused = |type_number, way: &[u8], asked| {
+            let mut slots = [Slot { code: 0xb7, ..Slot::default() }];
+            let record = Record { at: 0, type_number, way, asked };
+            Fitting::new(&btf, &btf, ByteOrder::Little).apply(&record, &mut slots).unwrap_err()
+        };
+        // 24 bits before the last number of all.
+        assert_eq!(refused(4, b"1073741823:0:805306367:0", Asked::ByteOffset), "the member has no size");
+        assert_eq!(refused(6, b"0:0", Asked::LeftShift), "a number has more than 64 bits");
+    }
 }

@@ -5,7 +5,7 @@ use super::{MapsOf, ObjectError, Places, Settings};
 use crate::Insn;
 use crate::btf::{Btf, Kind};
 use crate::helper::NOT_IN_KERNEL;
-use crate::insn::{Slot, decode, slots_of_bytes};
+use crate::insn::{CALL, CONSTANT, Constant, Slot, decode, slots_of_bytes};
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -15,13 +15,7 @@ use alloc::vec::Vec;
 /// All programs of an object have at most so many slots; Linux takes as many of one.
 pub(super) const MOST_SLOTS: usize = 1_000_000;
 
-/// The first slot of a constant of 64 bits, and a call.
-const CONSTANT: u8 = 0x18;
-const CALL: u8 = 0x85;
-/// The second register of these says: a map by its number, a byte of its value, a function; a function of the program, of the kernel.
-const MAP_INDEX: u8 = 5;
-const MAP_INDEX_VALUE: u8 = 6;
-const FUNCTION: u8 = 4;
+/// The second register of a call says whose function it is: the program's, or the kernel's.
 const LOCAL: u8 = 1;
 const KERNEL: u8 = 2;
 
@@ -79,6 +73,11 @@ fn slot_of(bytes: u64) -> usize {
     usize::try_from(bytes / Slot::SIZE as u64).unwrap_or(usize::MAX)
 }
 
+/// Puts a constant into its two slots.
+fn constant(slots: &mut [Slot], value: Constant) {
+    (slots[0].src, slots[0].imm, slots[1].imm) = value.parts();
+}
+
 /// A function: its section, and its first slot in that.
 type Function = (usize, usize);
 
@@ -100,7 +99,7 @@ enum Named<'l> {
     Value(usize, i32),
     /// A place in a section of instructions, in bytes.
     Code(usize, u64),
-    /// What the kernel has, by its name; and whether the program can do without.
+    /// A function, variable or setting of the kernel, by its name; and whether the program can do without.
     Kernel(&'l str, bool),
 }
 
@@ -209,11 +208,11 @@ impl<'l, 'f> Linker<'l, 'f> {
         let slot_of = |bytes: i64| u64::try_from(bytes).map_or(usize::MAX, slot_of);
         match self.named(symbol, is_constant, first.imm)? {
             Named::Map(map) if is_constant => {
-                (slots[0].src, slots[0].imm, slots[1].imm) = (MAP_INDEX, map as i32, 0);
+                constant(slots, Constant::MapIndex(map as i32));
                 Ok(None)
             }
             Named::Value(map, offset) if is_constant => {
-                (slots[0].src, slots[0].imm, slots[1].imm) = (MAP_INDEX_VALUE, map as i32, offset);
+                constant(slots, Constant::MapIndexValue(map as i32, offset));
                 Ok(None)
             }
             Named::Code(section, place) if is_call => {
@@ -222,7 +221,7 @@ impl<'l, 'f> Linker<'l, 'f> {
                 Ok(Some((section, slot_of(bytes))))
             }
             Named::Code(section, place) if is_constant => {
-                (slots[0].src, slots[1].imm) = (FUNCTION, 0);
+                constant(slots, Constant::Function(0));
                 Ok(Some((section, slot_of((place as i64).saturating_add(first.imm.into())))))
             }
             Named::Kernel(name, is_weak) => {
@@ -231,9 +230,7 @@ impl<'l, 'f> Linker<'l, 'f> {
                         (slots[0].src, slots[0].imm, slots[0].off) = (KERNEL, number as i32, 0);
                     }
                     // Its address is 0: the program asks before it uses it.
-                    None if is_weak && is_constant => {
-                        (slots[0].src, slots[0].imm, slots[1].imm) = (0, 0, 0);
-                    }
+                    None if is_weak && is_constant => constant(slots, Constant::Value(0)),
                     None if is_weak && is_call => (slots[0].src, slots[0].imm) = (0, NOT_IN_KERNEL as i32),
                     None => {
                         return Err(format!(

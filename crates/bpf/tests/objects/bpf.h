@@ -1,4 +1,4 @@
-// What the programs need of a compiler and the kernel.
+// The words of compilers and the kernel that the programs need.
 typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned int u32;
