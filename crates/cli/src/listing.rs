@@ -9,7 +9,7 @@ use perfuse_abi::{AttrFlags, EventType};
 use perfuse_data::Form;
 use perfuse_data::describe;
 use perfuse_data::feature::{Feature, FeatureId, Section};
-use perfuse_data::replay::{Formats, Replay};
+use perfuse_data::replay::{Formats, Replay, event_names};
 use perfuse_data::session::{Level, Object, ObjectId};
 use perfuse_symbols::{BuildId, KernelSymbols, read_modules};
 use std::collections::BTreeSet;
@@ -48,7 +48,7 @@ fn list_events(out: &mut impl Write, args: &Evlist) -> Result<()> {
     if matches!(data.form(), Form::Pipe) {
         while let Ok(Some(_)) = data.next() {}
     }
-    let names = recording::event_names(&mut data);
+    let names = event_names(&mut data);
     if args.group {
         return groups(out, &mut data, &names);
     }

@@ -13,7 +13,7 @@ use crate::term::out::{Complaints, say};
 use passed::Passed;
 use perfuse_data::describe::{self, DumpOptions};
 use perfuse_data::feature::{Feature, FeatureId};
-use perfuse_data::replay::{CpuRanges, Filter, Formats, Replay, Step, TimeSpans, sample_span};
+use perfuse_data::replay::{CpuRanges, Filter, Replay, Step, Switches, TimeSpans, event_names, sample_span};
 use perfuse_data::{PerfData, Problem, ReadOptions};
 use perfuse_export::{Begun, ImportFormat, import_or_begun};
 use perfuse_profile::{Admitted, LocalSymbols, Lookup, Plan, Profile, Reading, TracepointTexts};
@@ -361,12 +361,6 @@ pub(crate) fn dump(out: &mut impl Write, input: &Input, with_tasks: bool) -> Res
     Ok(describe::dump(out, data, &options, &mut |error| complaints.say(error))?)
 }
 
-/// The names of a recording's events; of tracepoints in a pipe, those of their formats.
-pub(crate) fn event_names(data: &mut PerfData<'_>) -> Vec<String> {
-    let formats = Formats::read(data);
-    data.events().iter().map(|event| formats.event_name(event)).collect()
-}
-
 /// A feature section, if the recording has it and it can be read.
 pub(crate) fn feature<'d>(data: &'d mut PerfData<'_>, id: FeatureId) -> Option<Feature<'d>> {
     data.feature(id).ok().flatten().map(|section| section.feature)
@@ -400,6 +394,15 @@ pub(crate) struct FilterArgs {
     /// Only samples for which this holds, such as 'prev_pid > 7 && comm ~ "ba*"': fields of tracepoints, pid, tid, cpu, time, period, addr, ip, weight, comm, event, sym, dso
     #[arg(long, value_name = "EXPRESSION", value_parser = expression)]
     pub(crate) filter: Option<Expr>,
+    /// Only samples from the first one of this event on
+    #[arg(long, value_name = "EVENT")]
+    pub(crate) switch_on: Option<String>,
+    /// Only samples up to the first one of this event, or to the next behind each --switch-on
+    #[arg(long, value_name = "EVENT")]
+    pub(crate) switch_off: Option<String>,
+    /// The samples that switch, too
+    #[arg(long)]
+    pub(crate) show_on_off_events: bool,
 }
 
 /// An expression, or the place where it makes no sense.
@@ -415,10 +418,21 @@ impl FilterArgs {
         let time = self.time.as_ref().map(|spans| spans.text().to_owned()).unwrap_or_default();
         let (comm, pid, tid) = (self.comm.join(","), list(&self.pid), list(&self.tid));
         let filter = self.filter.as_ref().map(ToString::to_string).unwrap_or_default();
-        let given =
-            [("comm", comm), ("pid", pid), ("tid", tid), ("cpu", cpu), ("time", time), ("filter", filter)];
+        let (on, off) =
+            (self.switch_on.clone().unwrap_or_default(), self.switch_off.clone().unwrap_or_default());
+        let given = [
+            ("comm", comm),
+            ("pid", pid),
+            ("tid", tid),
+            ("cpu", cpu),
+            ("time", time),
+            ("filter", filter),
+            ("switch-on", on),
+            ("switch-off", off),
+        ];
         let given = given.into_iter().filter(|(_, value)| !value.is_empty());
-        given.map(|(name, value)| format!("--{name}={value}").into()).collect()
+        let shows = self.show_on_off_events.then(|| "--show-on-off-events".into());
+        given.map(|(name, value)| format!("--{name}={value}").into()).chain(shows).collect()
     }
 
     /// All of them, as options of a command line.
@@ -433,12 +447,14 @@ impl FilterArgs {
         given.iter().filter_map(|(name, value)| word(name, value)).collect()
     }
 
-    /// Those of cpus and times.
+    /// Those of cpus, times and the samples between others.
     pub(crate) fn words_of_moments(&self) -> Vec<String> {
         let cpus = self.cpu.as_ref().and_then(|cpus| word("-C", &cpus.to_string()));
         let time = self.time.as_ref().and_then(|spans| word("--time", spans.text()));
         let filter = self.filter.as_ref().map(|filter| format!("--filter '{}'", foreign(filter.as_str())));
-        cpus.into_iter().chain(time).chain(filter).collect()
+        let switches = [("--switch-on", &self.switch_on), ("--switch-off", &self.switch_off)];
+        let switches = switches.into_iter().filter_map(|(name, event)| word(name, event.as_deref()?));
+        cpus.into_iter().chain(time).chain(filter).chain(switches).collect()
     }
 
     /// For one recording, which may be read once more to find out when it began and ended.
@@ -455,6 +471,15 @@ impl FilterArgs {
             }
         }
         let Self { comm: comms, pid: pids, tid: tids, cpu: cpus, filter: expr, .. } = self.clone();
-        Ok(Filter { comms, pids, tids, cpus, time, expr })
+        let Self { switch_on: on, switch_off: off, show_on_off_events: are_shown, .. } = self.clone();
+        let switches = Switches { on, off, are_shown };
+        let names = event_names(data);
+        // The events of a pipe are not known yet.
+        if let Some((option, name)) = switches.unknown(&names).filter(|_| !names.is_empty()) {
+            let names = foreign(names.join(", ").as_bytes()).to_string();
+            let why = format!("{option} {}: the recording has no such event; it has {names}", foreign(name));
+            return Err(Failure::new(why));
+        }
+        Ok(Filter { comms, pids, tids, cpus, time, expr, switches })
     }
 }

@@ -297,8 +297,11 @@ impl Args {
     /// The kernel to ask. Where the user may not look Linux's tracepoints up, the embedded kernel tells of system calls,
     /// births, new programs and ends of threads.
     fn kernel(&self, wanted: &Wanted) -> Result<Option<Choice>> {
+        let own = perfuse::tracefs::of_embedded();
         let is_told = |(event, _): &(String, Option<String>)| {
-            perfuse::tracefs::of_embedded().iter().any(|(name, _)| event == name)
+            own.iter().any(|(name, _)| event == name)
+                || ["uprobe:", "usdt:"].iter().any(|kind| event.starts_with(kind))
+                || Arguments::are_in(event)
         };
         let can_tell = wanted.events.iter().all(is_told) && !self.is_of_cpus();
         if !can_tell || !kernel::is_free(self.kernel.as_ref())? || Perf::linux_refuses().is_some() {
@@ -436,11 +439,11 @@ pub(crate) fn run(args: &Args, record_args: &dyn Fn(Vec<OsString>) -> Result<Box
     }
     let table = Calls::of(native);
     let mut wanted = args.wanted(table)?;
+    let kernel = args.kernel(&wanted)?;
     // They are gone when all is told.
-    let _probes = Arguments::make(&mut wanted.events)?;
+    let _probes = Arguments::make(&mut wanted.events, kernel::is_embedded(kernel.as_ref())?)?;
     let texts = Texts::default();
     let mut traced = Traced::new(wanted.clone(), args.question(&wanted)?, table)?.of_all_events();
-    let kernel = args.kernel(&wanted)?;
     let (kernel, mut plan, remarks) =
         record::plan(&*record_args(args.words(&wanted, table, kernel.as_ref()))?)?;
     drop(kernel);

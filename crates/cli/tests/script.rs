@@ -183,7 +183,7 @@ fn other_records_are_perfs() -> Outcome {
 
 fn filters_and_clocks_are_perfs() -> Outcome {
     need::root()?;
-    let recording = Recording::of("filters", &["-a", "-e", "cpu-clock"])?;
+    let recording = Recording::of("filters", &["-a", "-e", "cpu-clock,page-faults"])?;
     let times: Vec<String> =
         recording.perfuse(&["-F", "time"]).lines().map(|line| line.trim().replace(':', "")).collect();
     let span = format!("{},{}", times[times.len() / 4], times[times.len() / 2]);
@@ -191,6 +191,8 @@ fn filters_and_clocks_are_perfs() -> Outcome {
         &["-C", "0", "--deltatime", "--ns"][..],
         &["--comms", "sh,ls", "--dsos", "[kernel.kallsyms]", "--reltime"],
         &["--time", &span],
+        &["--switch-on", "page-faults", "--switch-off", "cpu-clock"],
+        &["--switch-on", "page-faults", "--switch-off", "page-faults", "--show-on-off-events"],
     ] {
         // Names of any program's functions are not for this test.
         recording.compare(&[arguments, &["-F", "comm,tid,cpu,time,event,ip,dso"]].concat())?;
@@ -368,7 +370,9 @@ fn data_convert_is_perfs() -> Outcome {
             (json, names)
         };
         let ((ours, our_names), (theirs, their_names)) = (read(&ours), read(&theirs));
-        assert!(ours == theirs, "{name}: other samples or headers");
+        let samples = |json: &serde_json::Value| json["samples"].as_array().cloned().unwrap_or_default();
+        let other = samples(&ours).into_iter().zip(samples(&theirs)).find(|(ours, theirs)| ours != theirs);
+        assert!(ours == theirs, "{name}: other samples or headers: {other:?}");
         // The kernel's library of other processes has no names in perf, where the machine has many such samples.
         let (pairs, of_kernel) = (our_names.iter().zip(&their_names), "\"[vdso]\"");
         let differ: Vec<_> =

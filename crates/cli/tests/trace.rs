@@ -842,8 +842,18 @@ fn server(folder: &Folder) -> Result<String, perfuse_testkit::Skip> {
     Ok(built)
 }
 
+/// Options for each kernel that can tell them.
+fn kernels() -> impl Iterator<Item = &'static [&'static str]> {
+    let linux = needs().is_ok().then_some(&["--kernel", "linux"][..]);
+    linux.into_iter().chain([&["--kernel", "embedded"][..]])
+}
+
 fn arguments_of_functions_are_told() -> Outcome {
-    needs()?;
+    kernels().try_for_each(arguments_are_told_by)
+}
+
+fn arguments_are_told_by(kernel: &[&str]) -> Outcome {
+    let run = |arguments: &[&str]| run(&[kernel, arguments].concat());
     let folder = Folder::new("arguments");
     let server = server(&folder)?;
     let list = "req->len,req->head.kind,req->next->name,req->tag,n,why,port,s=req->name";
@@ -882,7 +892,11 @@ fn arguments_of_functions_are_told() -> Outcome {
 }
 
 fn arguments_are_keys_and_conditions() -> Outcome {
-    needs()?;
+    kernels().try_for_each(arguments_are_keys_by)
+}
+
+fn arguments_are_keys_by(kernel: &[&str]) -> Outcome {
+    let run = |arguments: &[&str]| run(&[kernel, arguments].concat());
     let folder = Folder::new("keys");
     let server = server(&folder)?;
     let probe = format!("uprobe:{server}:handle(n,why)");

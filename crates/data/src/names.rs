@@ -12,6 +12,13 @@ impl Event {
     }
 }
 
+/// Whether a name is the one that was asked for, perhaps with modifiers behind it.
+pub(crate) fn is_name_of(asked: &str, name: &str) -> bool {
+    let Some(rest) = name.strip_prefix(asked) else { return false };
+    let modifiers = if asked.ends_with('/') { rest } else { rest.strip_prefix(':').unwrap_or("?") };
+    rest.is_empty() || modifiers.bytes().all(|byte| b"ukhGHpPSDeWIb".contains(&byte))
+}
+
 /// A name made of an attr alone.
 pub(crate) fn made(attr: &Attr) -> String {
     let mut name = match attr.type_ {
@@ -126,5 +133,22 @@ mod tests {
             ..Attr::default()
         };
         assert_eq!(made(&cache), "L1-dcache-load-misses");
+    }
+
+    #[test]
+    fn an_event_is_known_without_its_modifiers() {
+        for (asked, name) in [
+            ("cycles", "cycles:u"),
+            ("cycles:u", "cycles:u"),
+            ("cpu/a=1/", "cpu/a=1/u"),
+            ("sched:sched_switch", "sched:sched_switch"),
+        ] {
+            assert!(is_name_of(asked, name), "{asked} {name}");
+        }
+        for (asked, name) in
+            [("sched", "sched:sched_switch"), ("cycles:u", "cycles"), ("cyc", "cycles"), ("", "cycles")]
+        {
+            assert!(!is_name_of(asked, name), "{asked} {name}");
+        }
     }
 }

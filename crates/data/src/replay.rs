@@ -10,6 +10,7 @@ mod filter;
 mod formats;
 mod groups;
 mod selection;
+mod switches;
 mod traced;
 
 use crate::error::Location;
@@ -24,11 +25,12 @@ pub use chains::{callstack, is_to_be_unwound, rest_of_chain};
 use deferred::Deferred;
 pub(crate) use deferred::{MOST_WAITING, cookie, joined};
 pub use filter::{CpuRanges, Filter, NoTimes, TimeSpans, sample_span};
-pub use formats::Formats;
+pub use formats::{Formats, event_names};
 pub use groups::Groups;
 use perfuse_abi::record::{Decoded, RawRecord, Record, Sample};
 pub use selection::{Places, SampleField, SampleRecord, Selection, sample_fields};
 use std::ops::ControlFlow;
+pub use switches::{Switched, Switches};
 pub use traced::{TextsOf, Told, Traced, TracedSample};
 
 /// Goes through a recording.

@@ -13,7 +13,7 @@ use perfuse_abi::{Attr, ByteOrder, EventType, ReadFormat, SampleType};
 use perfuse_data::feature::{
     BuildIdEntry, EventDesc, EventDescs, Feature, FeatureId, SampleTime, Section, System, TracingData,
 };
-use perfuse_data::replay::{Filter, Replay};
+use perfuse_data::replay::{Filter, Replay, Switches};
 use perfuse_data::rewrite::{Cut, RewriteError, Rewritten, Target, merge, strip};
 use perfuse_data::tool::{Auxtrace, AuxtraceInfo, EventUpdate, Thread, Tool, ToolRecord, Update, kind};
 use perfuse_data::{AttrBytes, Form, PerfData, ReadOptions};
@@ -265,6 +265,53 @@ proptest! {
         prop_assert_eq!(contents(&once), contents(&twice));
         let expected = times.iter().filter(|time| (from..=to).contains(time)).count();
         prop_assert_eq!(contents(&once).0.len(), expected + 1);
+    }
+
+    /// Of samples in turns of "on ... off", which end before the next one begins.
+    #[test]
+    fn events_switch_samples_on_and_off(
+        // The event of each sample, in the order of time.
+        events in proptest::collection::vec(0..3usize, 0..60),
+        (on, off) in (proptest::option::of(0..3usize), proptest::option::of(0..3usize)),
+        are_shown: bool,
+        seed: u64,
+    ) {
+        const NAMES: [&str; 3] = ["cpu-clock", "page-faults", "context-switches"];
+        let attrs = [0, 2, 3].map(|config| Attr { config, ..attr() });
+        let build = attrs.iter().zip(1..).fold(Build::new(ByteOrder::Little), |build, (attr, id)| build.event(*attr, &[id]));
+        // Rings are not read in the order of time.
+        let mut order: Vec<usize> = (0..events.len()).collect();
+        order.sort_by_key(|&at| (at as u64 + 1).wrapping_mul(seed | 1));
+        let build = order.iter().fold(build, |build, &at| {
+            build.kernel(events[at], sample(at as u64 + 1, events[at] as u64 + 1))
+        });
+        let name = |event: Option<usize>| event.map(|event| NAMES[event].to_owned());
+        let mut cut = Cut::default();
+        cut.filter.switches = Switches { on: name(on), off: name(off), are_shown };
+        let (part, done) = cut_of(&cut, &build.file());
+
+        let mut expected = Vec::new();
+        let mut rest = &events[..];
+        let at = |rest: &[usize]| (events.len() - rest.len()) as u64;
+        let next = |rest: &[usize], event: Option<usize>| rest.iter().position(|found| Some(*found) == event);
+        if on.is_none() {
+            let end = next(rest, off).unwrap_or(rest.len());
+            expected.extend((1..=end as u64 + u64::from(are_shown)).filter(|time| *time <= rest.len() as u64));
+            rest = &[];
+        }
+        while let Some(begin) = next(rest, on) {
+            rest = &rest[begin + 1..];
+            expected.extend(are_shown.then(|| at(rest)));
+            let end = next(rest, off).unwrap_or(rest.len());
+            expected.extend(at(rest) + 1..=at(rest) + end as u64);
+            rest = &rest[end..];
+            if !rest.is_empty() {
+                rest = &rest[1..];
+                expected.extend(are_shown.then(|| at(rest)));
+            }
+        }
+        prop_assert_eq!(admitted(&part, &Filter::default()), expected.clone());
+        prop_assert_eq!(done.kept, expected.len() as u64);
     }
 }
 

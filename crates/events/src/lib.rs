@@ -81,7 +81,7 @@ pub use format::{Config, Format};
 #[cfg(feature = "tables")]
 pub use machine::TableSource;
 #[cfg(feature = "std")]
-pub use machine::{Machine, OwnPmu, ProbeFinder, TRACEFS, Tracefs, TracefsFinder};
+pub use machine::{Machine, OwnPmu, OwnTracepoints, ProbeFinder, TRACEFS, Tracefs, TracefsFinder};
 pub use metric::{Context, Expression, ExpressionError, Function, Metric, Operator, scale_unit};
 pub use modifiers::{Modifiers, ModifiersError};
 pub use names::{Tool, known_names};

@@ -4,6 +4,7 @@ use crate::catalogue::{Catalogue, Pmu, PmuEvent, Probe, Refusal};
 use crate::format::Format;
 use crate::probe::ProbePlace;
 use crate::sysfs::Sysfs;
+use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
 use std::fs;
@@ -176,13 +177,16 @@ pub struct Tracefs {
     /// Finds it.
     finder: Option<TracefsFinder>,
     /// Tracepoints that are there where it cannot be read, with their ids.
-    own: &'static [(&'static str, u64)],
+    own: Option<OwnTracepoints>,
     /// They are not there, but elsewhere: the words for that where it cannot be read.
     hint: Option<&'static str>,
 }
 
 /// Finds the root of the tracing file system, or tells why it cannot be had.
 pub type TracefsFinder = fn() -> Result<PathBuf, Refusal>;
+
+/// Tells tracepoints, `system:name`, with their ids.
+pub type OwnTracepoints = fn() -> Vec<(Cow<'static, str>, u64)>;
 
 /// The places where the tracing file system is mounted.
 pub const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
@@ -203,16 +207,16 @@ impl Tracefs {
         Tracefs { finder: Some(finder), ..Self::default() }
     }
 
-    /// The same with tracepoints, `system:name` and id, that are there where the file system cannot be read.
+    /// The same with tracepoints that are there where the file system cannot be read; `own` is asked each time.
     #[must_use]
-    pub fn or(self, own: &'static [(&'static str, u64)]) -> Self {
-        Tracefs { own, ..self }
+    pub fn or(self, own: OwnTracepoints) -> Self {
+        Tracefs { own: Some(own), ..self }
     }
 
     /// The same with what would help to have these tracepoints where the file system cannot be read.
     #[must_use]
-    pub fn or_elsewhere(self, own: &'static [(&'static str, u64)], hint: &'static str) -> Self {
-        Tracefs { own, hint: Some(hint), ..self }
+    pub fn or_elsewhere(self, own: OwnTracepoints, hint: &'static str) -> Self {
+        Tracefs { own: Some(own), hint: Some(hint), ..self }
     }
 
     /// The folder `events`.
@@ -260,29 +264,40 @@ impl Catalogue for Tracefs {
         if [system, name].iter().any(|part| part.starts_with('.') || part.contains('/')) {
             return Err(Refusal::Unknown);
         }
-        let own = || self.own.iter().find(|(own, _)| own.split_once(':') == Some((system, name)));
-        let path = match (self.events(), own()) {
-            (Err(Refusal::Unreadable(why)), Some((_, id))) => {
-                let elsewhere = |hint| Refusal::Unreadable(alloc::format!("{why}; {hint}"));
-                return self.hint.map_or(Ok(*id), |hint| Err(elsewhere(hint)));
-            }
-            (events, _) => events?.join(system).join(name).join("id"),
+        let own = || {
+            let mut all = self.own.map_or_else(Vec::new, |own| own()).into_iter();
+            all.find(|(own, _)| own.split_once(':') == Some((system, name)))
         };
-        match (fs::read_to_string(&path), own().filter(|_| self.hint.is_none())) {
-            (Ok(text), _) => text.trim().parse().map_err(|_| Refusal::Unknown),
-            (Err(_), Some((_, id))) => Ok(*id),
-            (Err(error), None) if error.kind() == io::ErrorKind::NotFound => Err(Refusal::Unknown),
-            (Err(error), None) => Err(closed(&path, &error)),
+        let path = match self.events() {
+            Ok(events) => events.join(system).join(name).join("id"),
+            Err(Refusal::Unreadable(why)) => {
+                let elsewhere = |hint| Refusal::Unreadable(alloc::format!("{why}; {hint}"));
+                return match (own(), self.hint) {
+                    (Some((_, id)), None) => Ok(id),
+                    (Some(_), Some(hint)) => Err(elsewhere(hint)),
+                    (None, _) => Err(Refusal::Unreadable(why)),
+                };
+            }
+            Err(other) => return Err(other),
+        };
+        match fs::read_to_string(&path) {
+            Ok(text) => text.trim().parse().map_err(|_| Refusal::Unknown),
+            Err(error) => match own().filter(|_| self.hint.is_none()) {
+                Some((_, id)) => Ok(id),
+                None if error.kind() == io::ErrorKind::NotFound => Err(Refusal::Unknown),
+                None => Err(closed(&path, &error)),
+            },
         }
     }
 
     fn tracepoints(&self) -> Result<Vec<(String, String)>, Refusal> {
         let events = match self.events() {
-            Err(_) if !self.own.is_empty() && self.hint.is_none() => {
-                let names = self.own.iter().filter_map(|(name, _)| name.split_once(':'));
+            Ok(events) => events,
+            Err(refusal) => {
+                let own = self.own.filter(|_| self.hint.is_none()).ok_or(refusal)?();
+                let names = own.iter().filter_map(|(name, _)| name.split_once(':'));
                 return Ok(names.map(|(system, name)| (system.to_owned(), name.to_owned())).collect());
             }
-            events => events?,
         };
         let names = |dir: &Path| -> Result<Vec<String>, Refusal> {
             let entries = fs::read_dir(dir).map_err(|error| closed(dir, &error))?;

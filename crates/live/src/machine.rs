@@ -769,9 +769,14 @@ impl Machine {
         let own = target.is_some_and(|target| self.tasks.get(&target).is_some_and(|known| known.own));
         // Traps of our own threads would have no tracer.
         let probe = self.places.as_ref().is_some_and(|places| places.type_ == type_);
-        let sets_traps = probe || [EventType::BREAKPOINT, EventType::HARDWARE, step::TYPE].contains(&type_);
+        let point = self.place_tracepoint(&seen, target.filter(|_| rights.measures));
+        let sets_traps = probe
+            || point.is_some()
+            || [EventType::BREAKPOINT, EventType::HARDWARE, step::TYPE].contains(&type_);
         let refused = refused.or((own && sets_traps).then_some(Errno::EOPNOTSUPP));
+        let refused = refused.or(point.and_then(Result::err));
         let probe = self.place_probe(caller, attr, rights.file, target.filter(|_| rights.measures));
+        let probe = probe.or(point.and_then(Result::ok));
         target.into_iter().for_each(|target| self.update(target));
         if flags.contains(AttrFlags::COMM) {
             self.want_names();

@@ -2,6 +2,9 @@
 //!
 //! Each has the id that Linux's tracing file system tells, where that can be read, for programs that look there, and one of
 //! [its own](own) everywhere. So have its fields the places that Linux's format tells, or those of a format of its own.
+//! Besides there are those of [probes](define) that somebody has defined.
+
+mod probes;
 
 use crate::proc;
 use crate::ptrace::Tid;
@@ -15,6 +18,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+pub use probes::define;
+pub(crate) use probes::{Hit as ProbeHit, ProbePoint, get as probe_point, lines as probe_lines};
 
 /// The happening that a tracepoint tells of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,6 +41,8 @@ pub(crate) enum What {
     Exec,
     /// A task ends.
     End,
+    /// A thread has come to the probe of this id.
+    Probe(u64),
 }
 
 /// A tracepoint and its layout.
@@ -96,15 +104,21 @@ fn all() -> &'static BTreeMap<String, (What, u64)> {
     })
 }
 
-/// The tracepoints by their names, `system:name`, with the ids that they have everywhere, which the kernel gives to none of its own.
-pub fn own() -> &'static [(&'static str, u64)] {
-    static OWN: OnceLock<Vec<(&'static str, u64)>> = OnceLock::new();
-    OWN.get_or_init(|| all().iter().map(|(name, &(_, id))| (name.as_str(), id)).collect())
+/// The tracepoints by their names, `system:name`, with the ids that they have everywhere, which the kernel gives to none of its own;
+/// those that are [defined](define) now among them.
+pub fn own() -> Vec<(Cow<'static, str>, u64)> {
+    let fixed = fixed().map(|(name, id)| (Cow::Borrowed(name), id));
+    fixed.chain(probes::names().into_iter().map(|(name, id)| (Cow::Owned(name), id))).collect()
+}
+
+/// Those that are always there.
+fn fixed() -> impl Iterator<Item = (&'static str, u64)> {
+    all().iter().map(|(name, &(_, id))| (name.as_str(), id))
 }
 
 /// The format of one of [`own`]'s, laid out as Linux's of this version; `None` for other names.
 pub fn own_format(name: &str) -> Option<String> {
-    let &(what, id) = all().get(name)?;
+    let Some(&(what, id)) = all().get(name) else { return probes::format_of(name) };
     let (_, event) = name.split_once(':')?;
     let (fields, print) = match what {
         What::Entry => (
@@ -164,6 +178,8 @@ pub fn own_format(name: &str) -> Option<String> {
              REC->group_dead ? \"true\" : \"false\""
                 .to_owned(),
         ),
+        // They are not among all of them.
+        What::Probe(_) => return None,
     };
     Some(format!("name: {event}\nID: {id}\nformat:\n{COMMON}\n{fields}\nprint fmt: {print}\n"))
 }
@@ -193,6 +209,14 @@ fn entry_format(arguments: &[Argument]) -> (String, String) {
 /// The tracepoint of this id, if it is one of these.
 pub(crate) fn get(id: u64) -> Option<Arc<Tracepoint>> {
     static KNOWN: Mutex<BTreeMap<u64, Arc<Tracepoint>>> = Mutex::new(BTreeMap::new());
+    let made = |what, text: &str| {
+        let format = Format::parse(text)?;
+        let size = format.fill(&[]).len();
+        Some(Arc::new(Tracepoint { id, what, format, size }))
+    };
+    if let Some(point) = probes::get(id) {
+        return made(What::Probe(id), &point.format_text());
+    }
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(tracepoint) = known.get(&id) {
         return Some(tracepoint.clone());
@@ -203,9 +227,7 @@ pub(crate) fn get(id: u64) -> Option<Arc<Tracepoint>> {
     } else {
         of_linux(id)?
     };
-    let format = Format::parse(&text)?;
-    let size = format.fill(&[]).len();
-    let tracepoint = Arc::new(Tracepoint { id, what, format, size });
+    let tracepoint = made(what, &text)?;
     known.insert(id, tracepoint.clone());
     Some(tracepoint)
 }
@@ -230,13 +252,13 @@ pub(crate) fn file(path: &str) -> Option<String> {
     let path = TRACEFS.iter().find_map(|root| path.strip_prefix(root)?.strip_prefix('/'))?;
     if path == "available_events" {
         // Linux has none of ours.
-        let of_linux = all().iter().filter(|(_, (what, _))| *what != What::Asleep);
+        let of_linux = own().into_iter().filter(|(_, id)| *id != ASLEEP);
         return Some(of_linux.map(|(name, _)| format!("{name}\n")).collect());
     }
     let (name, file) = path.strip_prefix("events/")?.rsplit_once('/')?;
     let name = name.replacen('/', ":", 1);
     match file {
-        "id" => all().get(&name).map(|(_, id)| format!("{id}\n")),
+        "id" => own().iter().find(|(own, _)| *own == name).map(|(_, id)| format!("{id}\n")),
         "format" => own_format(&name),
         _ => None,
     }
@@ -341,11 +363,11 @@ mod tests {
 
     #[test]
     fn each_has_a_number_and_a_format_of_its_own() {
-        let mut ids: Vec<u64> = own().iter().map(|&(_, id)| id).collect();
+        let mut ids: Vec<u64> = fixed().map(|(_, id)| id).collect();
         ids.sort_unstable();
         ids.dedup();
-        assert_eq!(ids.len(), own().len());
-        for &(name, id) in own() {
+        assert_eq!(ids.len(), fixed().count());
+        for (name, id) in fixed() {
             assert!(id <= u64::from(u16::MAX), "{name}: records have 16 bits for it");
             let tracepoint = get(id).expect(name);
             assert!(tracepoint.format.is_understood(), "{name}");
@@ -379,7 +401,7 @@ mod tests {
 
     #[test]
     fn filters_are_ftraces() {
-        let ids: BTreeMap<&str, u64> = own().iter().copied().collect();
+        let ids: BTreeMap<&str, u64> = fixed().collect();
         let point = get(ids["syscalls:sys_enter_write"]).expect("a tracepoint");
         let record = |fd: u64| point.format.fill(&[("fd", perfuse_trace::Filling::Number(fd))]);
         let passes = |text: &str, fd| filter(point.id, text).map(|filter| filter(&record(fd)));

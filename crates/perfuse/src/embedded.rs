@@ -26,7 +26,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 pub use perfuse_live::call_texts;
-pub(crate) use perfuse_live::tracepoints::{ASLEEP, own as tracepoints, own_format as format_of_tracepoint};
+pub(crate) use perfuse_live::tracepoints::{
+    ASLEEP, define as define_tracepoint, own as tracepoints, own_format as format_of_tracepoint,
+};
 pub(crate) use supervisor::{ended, wait_for_end};
 
 /// Whether there is memory for rings: not where a sandbox refuses `memfd_create(2)`.

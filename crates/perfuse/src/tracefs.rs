@@ -9,6 +9,7 @@ use crate::mounted::{OWN, PLACES};
 use crate::sysfs::file_error;
 use perfuse_events::Refusal;
 use perfuse_sys::Errno;
+use std::borrow::Cow;
 use std::fs;
 use std::io::{self, Read};
 use std::os::fd::AsRawFd;
@@ -86,8 +87,18 @@ pub fn tracepoint_id(system: &str, name: &str) -> Result<u64> {
 }
 
 /// The tracepoints that the embedded kernel has where Linux's cannot be looked up, with their ids.
-pub fn of_embedded() -> &'static [(&'static str, u64)] {
+pub fn of_embedded() -> Vec<(Cow<'static, str>, u64)> {
     embedded::tracepoints()
+}
+
+/// Does what a line of `uprobe_events` says for the embedded kernel: defines a tracepoint of a probe, or removes one
+/// (`perfuse_live::tracepoints::define`).
+///
+/// # Errors
+///
+/// The errno with which Linux refuses such a line; `EOPNOTSUPP` where there is no embedded kernel.
+pub fn define_embedded(line: &str) -> Result<(), Errno> {
+    embedded::define_tracepoint(line)
 }
 
 /// The id of the embedded kernel's tracepoint that tells how long a thread has slept in a system call
@@ -118,10 +129,10 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
 /// The formats of tracepoints by their ids, as this machine has them now, each with its system. Those that it has not, or nobody may
 /// read, are missing.
 pub fn formats(ids: &[u64]) -> Vec<(String, String)> {
-    let own = of_embedded().iter().filter(|(_, id)| ids.contains(id));
+    let own = of_embedded().into_iter().filter(|(_, id)| ids.contains(id));
     let mut found: Vec<(String, String)> = own
         .filter_map(|(name, _)| {
-            Some((name.split_once(':')?.0.to_owned(), embedded::format_of_tracepoint(name)?))
+            Some((name.split_once(':')?.0.to_owned(), embedded::format_of_tracepoint(&name)?))
         })
         .collect();
     let Ok(root) = root() else { return found };

@@ -14,6 +14,7 @@ use perfuse_testkit::work::{Child, Pages, burn, switches};
 use perfuse_testkit::{Outcome, Puppet, Sandbox, Skip, need, suite, wait};
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -28,6 +29,7 @@ suite! {
         a_command_is_counted_from_its_exec;
     witnesses:
         counts_are_those_of_linux,
+        lines_that_define_probes_are_linuxs,
         switches_of_storms_are_those_of_linux_less_our_stops;
     measurements:
         faults_of_this_thread_are_exact,
@@ -604,5 +606,151 @@ fn overflows_of_a_child_become_signals() -> Outcome {
     std::mem::forget(puppet);
     let caught = handler.caught();
     assert_eq!((caught.len(), caught[3].fd), (4, fd), "one for each overflow, and none for the end");
+    Ok(())
+}
+
+/// A function with arguments of all kinds, at an address that is the same each time.
+const PROBED: &str = r#"
+struct request { const char *name; long length; short tags[3]; unsigned char letter; };
+__attribute__((noipa)) long handle(struct request *request, long number, const char *text) { return request->length * number; }
+static struct request request = { "a name", -7, { 1, -2, 300 }, 'x' };
+int main(void) {
+    long sum = 0;
+    for (long number = -2; number < 3; number++) {
+        request.length = number;
+        sum += handle(&request, number, number & 1 ? "odd" : "");
+    }
+    return sum == 12345;
+}
+"#;
+
+/// The data of samples of a program's tracepoint, without the id and the thread.
+fn raw_samples(kernel: &Perf, program: &Path, id: u64) -> Vec<Vec<u8>> {
+    let command = Command::new(program).hold().expect("a child");
+    let event = kernel.counter(Event::Tracepoint { id, name: "probes:line".into() });
+    let event = event.period(1).sample(SampleType::RAW).enable_on_exec(true);
+    let scope = Scope::command(&command);
+    let mut set = SamplerSet::open(&scope, &[event.into()], RingOptions::default()).expect("samplers");
+    let format = RecordFormat::of(set.attr(0).expect("it is open"), ByteOrder::NATIVE);
+    let running = command.release().expect("it begins");
+    let mut samples = Vec::new();
+    loop {
+        let told = set.wait(&[], Some(Duration::from_millis(200))).expect("wait");
+        for ring in 0..set.rings() {
+            for raw in set.batch(ring).iter() {
+                if let Record::Sample(sample) = raw.decode(&format).expect("a record").record {
+                    let mut data = sample.raw.expect("raw data").as_bytes().to_vec();
+                    data[..8].fill(0);
+                    samples.push(data);
+                }
+            }
+        }
+        if told == Wait::Ended {
+            break;
+        }
+    }
+    running.wait().expect("its end");
+    samples
+}
+
+/// Lines of `uprobe_events` mean the same on both kernels: the same are refused, with the same errno, and of the others formats and
+/// the data of samples are equal.
+fn lines_that_define_probes_are_linuxs() -> Outcome {
+    need::root()?;
+    let tracefs = need::tracefs()?;
+    if !tracefs.join("uprobe_events").exists() {
+        return Err(Skip::needs("uprobe_events", "this kernel has none"));
+    }
+    need::program("cc")?;
+    let folder = std::env::temp_dir().join(format!("perfuse-lines-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let (source, built) = (folder.join("probed.c"), folder.join("probed"));
+    std::fs::write(&source, PROBED).expect("a source");
+    let done =
+        std::process::Command::new("cc").args(["-O1", "-no-pie", "-o"]).args([&built, &source]).status();
+    assert!(done.is_ok_and(|status| status.success()));
+    let elf = perfuse_symbols::Elf::open(&built).expect("a program");
+    let place = elf.function("handle").expect("symbols").and_then(|at| elf.offset_of(at)).expect("a place");
+    let group = format!("perfuse_lines_{}", std::process::id());
+    let name = format!("{group}:line");
+    let registers = if cfg!(target_arch = "x86_64") { ["%di", "%si", "%dx"] } else { ["%x0", "%x1", "%x2"] };
+    let list = tracefs.join("uprobe_events");
+    let linux = |line: &str| {
+        let mut file = std::fs::OpenOptions::new().append(true).open(&list).expect("the list can be written");
+        file.write_all(format!("{line}\n").as_bytes())
+            .map_err(|error| Errno(error.raw_os_error().unwrap_or(0)))
+    };
+    let ours = |line: &str| perfuse::tracefs::define_embedded(line);
+    let mut taken = 0;
+    for (kind, values) in [
+        ("p", "n=R1:s32 u=R1:u8 x=R0:x64 R2 w=R1:s64 h=R1:x16"),
+        ("p", "s=+0(+0(R0)):string t=+0(R2):ustring c=$comm none=+0(R1):string after=+0(R2):string"),
+        (
+            "p",
+            "length=+8(R0):s64 low=+8(R0):u16 tag=+18(R0):s16 tags=+16(R0):s16[3] letter=+22(R0):char back=-8(+16(R0)):u8",
+        ),
+        ("p", "b=R1:b4@2/32 b3=+18(R0):b3@1/16 top=+8(R0):b8@56/64 all=R1:b8@0/8"),
+        (
+            "p",
+            "five=\\5:u16 minus=\\-5:s16 octal=\\010 hex=\\0x10 text=\\\"x\" magic=@+0:x32 elf=@+1:string none=+0(R1):u32",
+        ),
+        ("p", "back=$stack0 deep=+0(+0(+0(R0))):x8"),
+        ("p", ""),
+        ("r", "$retval value=$retval:s32 bits=$retval:b2@0/8 c=$comm"),
+        ("r", ""),
+        ("p", "a=$retval"),
+        ("p", "a=R0:string"),
+        ("p", "a=R0:u8[2]"),
+        ("p", "a=R0:u7"),
+        ("p", "a=R0 a=R1"),
+        ("p", "a=+-8(R0):u8 c=+010(R0):u8 d=+0x10(R0):u8"),
+        ("p", "a=+0(R0):u8[65]"),
+        ("p", "a=+0(R0):u8[0]"),
+        ("p", "a=\\\"x y\""),
+        ("p", "a=\\\"x:y\""),
+        ("p", "common_pid=R0"),
+        ("p", "__probe_ip=R0"),
+        ("p", "a2345678901234567890123456789012=R0"),
+        ("p", "a23456789012345678901234567890123=R0"),
+        ("p", "a=%none"),
+        ("p", "a=$nothing"),
+        ("p", "a=@main"),
+        ("q", ""),
+    ] {
+        let values = registers.iter().enumerate().fold(values.to_owned(), |values, (index, register)| {
+            values.replace(&format!("R{index}"), register)
+        });
+        let line = format!("{kind}:{group}/line {}:{place:#x} {values}", built.display());
+        let answers = [linux(&line), ours(&line)];
+        assert_eq!(answers[0], answers[1], "{line}");
+        if answers[0].is_err() {
+            continue;
+        }
+        taken += 1;
+        let format =
+            |file: &str| std::fs::read_to_string(tracefs.join("events").join(&group).join("line").join(file));
+        let without_id = |text: &str| -> Vec<String> {
+            text.lines().filter(|line| !line.starts_with("ID:")).map(str::to_owned).collect()
+        };
+        let theirs = format("format").expect("Linux has it");
+        let id: u64 = format("id").expect("Linux has it").trim().parse().expect("a number");
+        let defined = perfuse::tracefs::of_embedded().into_iter().find(|(known, _)| *known == name);
+        let (_, own_id) = defined.expect("it is defined");
+        let from_linux = raw_samples(&Perf::linux(), &built, id);
+        let hosted = raw_samples(&embedded(), &built, own_id);
+        let remove = format!("-:{group}/line");
+        assert_eq!(linux(&remove), Ok(()), "{line}");
+        // Where Linux has none of the name, that is the embedded kernel's.
+        let own = perfuse::tracefs::format(&group, "line").expect("it is defined");
+        assert_eq!(without_id(&theirs), without_id(&String::from_utf8_lossy(&own)), "{line}");
+        assert_eq!(ours(&remove), Ok(()), "{line}");
+        assert_eq!((from_linux.len(), hosted.len()), (5, 5), "{line}");
+        for (theirs, own) in from_linux.iter().zip(&hosted) {
+            // Linux fills up to eight bytes.
+            assert_eq!(&theirs[..own.len().min(theirs.len())], &own[..], "{line}");
+        }
+    }
+    assert_eq!(taken, 11);
+    let _ = std::fs::remove_dir_all(&folder);
     Ok(())
 }

@@ -1,18 +1,20 @@
-//! The samples of a replay that a filter means: by their moments, and by an expression, which may ask for names.
+//! The samples of a replay that a filter means: by their moments, by others before them, and by an expression, which may ask for
+//! names.
 
 use crate::locate::ThreadTime;
 use crate::lookup::Lookup;
 use crate::source::LocalSymbols;
 use perfuse_abi::record::Sample;
-use perfuse_data::replay::{Filter, Selection, Step};
+use perfuse_data::replay::{Filter, Selection, Step, Switched};
 use perfuse_data::session::Level;
 use perfuse_trace::ExprError;
 use std::cell::RefCell;
 
-/// Says of samples whether they are wanted. Of what a filter says of tasks, it says nothing: a profile's
+/// Says of samples, in their order, whether they are wanted. Of what a filter says of tasks, it says nothing: a profile's
 /// [`Plan`](crate::Plan) has that too.
 pub struct Admitted {
     filter: Filter,
+    switched: Switched,
     selection: Option<Selection>,
     lookup: Option<RefCell<Lookup>>,
 }
@@ -23,7 +25,8 @@ impl Admitted {
         let selection = filter.expr.clone().map(|expr| Selection::new(expr, true));
         let names_places = selection.as_ref().is_some_and(Selection::names_places);
         let lookup = names_places.then(|| RefCell::new(Lookup::new(symbols.clone(), true)));
-        Admitted { filter, selection, lookup }
+        let switched = Switched::new(filter.switches.clone());
+        Admitted { filter, switched, selection, lookup }
     }
 
     /// The filter.
@@ -38,7 +41,10 @@ impl Admitted {
     /// The expression makes no sense for the events of the recording.
     #[inline]
     pub fn admits(&mut self, step: &Step<'_>, sample: &Sample<'_>) -> Result<bool, ExprError> {
-        if !self.filter.admits_moment(sample.cpu.map(|cpu| cpu.cpu), sample.time) {
+        if !(self.filter.admits_time(sample.time)
+            && self.switched.admits(step.entry, step.formats)
+            && self.filter.admits_cpu(sample.cpu.map(|cpu| cpu.cpu)))
+        {
             return Ok(false);
         }
         if self.selection.is_none() { Ok(true) } else { self.is_selected(step, sample) }

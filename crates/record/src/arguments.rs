@@ -1,8 +1,8 @@
 //! Probes of functions that tell arguments and what is returned: `uprobe:./server:handle(req->len, arg1)`,
 //! `uretprobe:./server:handle(retval)`.
 //!
-//! They are made as tracepoints of their own in tracefs (`uprobe_events`), where the kernel fetches numbers and texts at the moment of
-//! the hit: a text does not change until it is read, and filters, keys and recordings know the fields as they know those of any
+//! They are made as tracepoints of their own in tracefs (`uprobe_events`), or the same of the embedded kernel, which fetches numbers and
+//! texts at the moment of the hit: a text does not change until it is read, and filters, keys and recordings know the fields as they know those of any
 //! tracepoint. They are gone when [`Arguments`] is dropped; those that a killed process has left behind are removed by the next one.
 
 use crate::{Error, find_probes};
@@ -181,17 +181,24 @@ fn fetched(value: &Value, found: &FunctionValue, arch: Arch) -> String {
 /// Tracepoints of probes with arguments, while it lives.
 #[derive(Debug)]
 pub struct Arguments {
-    file: PathBuf,
+    /// Linux's list of them; nothing of the embedded kernel's.
+    file: Option<PathBuf>,
     names: Vec<String>,
 }
 
 impl Arguments {
+    /// Whether an event is a probe with arguments.
+    pub fn are_in(event: &str) -> bool {
+        Asked::parse(event).is_some()
+    }
+
     /// Makes a tracepoint of each event that is a probe with arguments, and puts its name in its place; nothing where there is none.
+    /// `is_embedded`: it is the embedded kernel that is to have them.
     ///
     /// # Errors
     ///
     /// One makes no sense, its function or a value of it is not to be found, or tracefs refuses: in words.
-    pub fn make(events: &mut [(String, Option<String>)]) -> Result<Option<Self>, Error> {
+    pub fn make(events: &mut [(String, Option<String>)], is_embedded: bool) -> Result<Option<Self>, Error> {
         let mut made: Option<Arguments> = None;
         for (event, _) in events {
             let Some(asked) = Asked::parse(event) else { continue };
@@ -202,18 +209,30 @@ impl Arguments {
             let text = definition(&asked, arch).map_err(refused)?;
             let made = match &mut made {
                 Some(made) => made,
-                none => none.insert(Arguments::begin()?),
+                none => none.insert(Arguments::begin(is_embedded)?),
             };
             *event = made.add(&asked, &text).map_err(refused)?;
         }
         Ok(made)
     }
 
-    fn begin() -> Result<Self, Error> {
-        let root = perfuse::tracefs::root()?;
-        let file = root.join("uprobe_events");
-        clean(&file);
+    fn begin(is_embedded: bool) -> Result<Self, Error> {
+        let file = match is_embedded {
+            true => None,
+            false => Some(perfuse::tracefs::root()?.join("uprobe_events")),
+        };
+        file.iter().for_each(|file| clean(file));
         Ok(Arguments { file, names: Vec::new() })
+    }
+
+    /// Writes a line into the list.
+    fn tell(&self, line: &str) -> Result<(), String> {
+        match &self.file {
+            Some(file) => write(file, &format!("{line}\n"))
+                .map_err(|error| format!("{} refuses it: {error}", file.display())),
+            None => perfuse::tracefs::define_embedded(line)
+                .map_err(|errno| format!("the embedded kernel refuses it: {errno}")),
+        }
     }
 
     /// Defines one; its name.
@@ -227,8 +246,7 @@ impl Arguments {
         let mut names = std::iter::once(base.clone()).chain((2..).map(|number| format!("{base}_{number}")));
         let name = names.find(|name| !is_known(name)).unwrap_or(base);
         let kind = if asked.on_return { 'r' } else { 'p' };
-        write(&self.file, &format!("{kind}:{group}/{name} {text}\n"))
-            .map_err(|error| format!("{} refuses it: {error}", self.file.display()))?;
+        self.tell(&format!("{kind}:{group}/{name} {text}"))?;
         self.names.push(format!("{group}/{name}"));
         Ok(format!("{group}:{name}"))
     }
@@ -238,7 +256,7 @@ impl Drop for Arguments {
     fn drop(&mut self) {
         for name in &self.names {
             // One that somebody else uses stays until a later process removes it.
-            let _ = write(&self.file, &format!("-:{name}\n"));
+            let _ = self.tell(&format!("-:{name}"));
         }
     }
 }

@@ -155,6 +155,11 @@ fn few(names: &[String]) -> String {
 }
 
 fn no_function(elf: &Elf, path: &str, symbol: &str) -> String {
+    if let Some((function, _)) = symbol.split_once('(').filter(|_| symbol.ends_with(')')) {
+        return format!(
+            "values of {function} are told by perfuse trace -e 'uprobe:{path}:{symbol}', which keeps a recording with -o"
+        );
+    }
     let table = elf.symbols().ok();
     let names: Vec<String> =
         table.iter().flat_map(|table| table.iter().map(|symbol| symbol.name().into_owned())).collect();

@@ -11,7 +11,7 @@ pub(crate) fn of_kernel(kernel: &Perf) -> Machine {
     match kernel.facts() {
         facts if facts.is_simulated => Machine::unknown(),
         facts if facts.is_embedded => {
-            Machine { tracefs: tracefs().or(of_embedded()), uprobe: perfuse::OWN_UPROBE, ..machine() }
+            Machine { tracefs: tracefs().or(of_embedded), uprobe: perfuse::OWN_UPROBE, ..machine() }
         }
         _ => machine(),
     }
@@ -21,7 +21,7 @@ pub(crate) fn of_kernel(kernel: &Perf) -> Machine {
 pub(crate) fn machine() -> Machine {
     let beside = perfuse::OWN_PMUS;
     Machine {
-        tracefs: tracefs().or_elsewhere(of_embedded(), "--kernel embedded tells of it without that"),
+        tracefs: tracefs().or_elsewhere(of_embedded, "--kernel embedded tells of it without that"),
         beside,
         finder: Some(perfuse_record::find_probes),
         tables: Some(tables::tables),

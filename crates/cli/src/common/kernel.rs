@@ -141,6 +141,12 @@ pub(crate) fn is_free(option: Option<&Choice>) -> Result<bool, Failure> {
     Ok(option.is_none() && from_environment()?.is_none())
 }
 
+/// Whether the embedded kernel is to measure, by the option, by the environment, or as Linux refuses.
+pub(crate) fn is_embedded(option: Option<&Choice>) -> Result<bool, Failure> {
+    let asked = option.cloned().map_or_else(from_environment, |choice| Ok(Some(choice)))?;
+    Ok(asked.map_or_else(|| Perf::linux_refuses().is_some(), |choice| choice == Choice::Embedded))
+}
+
 /// The name of the environment variable.
 const VARIABLE: &str = "PERFUSE_KERNEL";
 

@@ -6,7 +6,7 @@ use crate::term::foreign::foreign;
 use crate::term::out::say;
 use perfuse_data::describe::kind_name;
 use perfuse_data::feature::{Feature, FeatureId};
-use perfuse_data::replay::Replay;
+use perfuse_data::replay::{Replay, event_names};
 use perfuse_data::tool::kind;
 use perfuse_data::{PerfData, ReadOptions, RecordCounts};
 use std::collections::BTreeMap;
@@ -42,7 +42,7 @@ pub(super) fn stats(out: &mut impl Write, input: &Input, is_quiet: bool) -> Resu
         let percent = count as f64 * 100.0 / total.max(1) as f64;
         writeln!(out, "{:>20} events: {count:>10}  ({percent:4.1}%)", kind_name(of))?;
     }
-    let names = recording::event_names(&mut data);
+    let names = event_names(&mut data);
     for (name, &count) in names.iter().zip(&counts.samples).filter(|(_, count)| **count > 0) {
         let name = foreign(name);
         writeln!(out, "{name} stats:\n{:>20} events: {count:>10}", "SAMPLE")?;

@@ -1,5 +1,6 @@
 //! Which records of a recording count: those of some commands, processes, threads or cpus, and of some spans of time.
 
+use super::Switches;
 use crate::PerfData;
 use crate::feature::{Feature, FeatureId, Section};
 use perfuse_abi::record::RecordType;
@@ -21,6 +22,8 @@ pub struct Filter {
     pub time: Option<TimeSpans>,
     /// Of samples, those that it means: see [`Selection`](super::Selection).
     pub expr: Option<Expr>,
+    /// Of samples in the spans of time, those between others.
+    pub switches: Switches,
 }
 
 impl Filter {
@@ -31,8 +34,12 @@ impl Filter {
 
     /// Whether a cpu and a time are among those wanted.
     pub fn admits_moment(&self, cpu: Option<u32>, time: Option<u64>) -> bool {
-        let in_spans = |spans: &TimeSpans| time.is_some_and(|time| spans.has(time));
-        self.admits_cpu(cpu) && self.time.as_ref().is_none_or(in_spans)
+        self.admits_cpu(cpu) && self.admits_time(time)
+    }
+
+    /// Whether a time is among those wanted.
+    pub fn admits_time(&self, time: Option<u64>) -> bool {
+        self.time.as_ref().is_none_or(|spans| time.is_some_and(|time| spans.has(time)))
     }
 
     /// Whether a thread is among those wanted.

@@ -105,3 +105,9 @@ impl Names for Known<'_> {
         self.formats.texts.get(&address).map(Vec::as_slice)
     }
 }
+
+/// The names of a recording's events; of tracepoints in a pipe, those of their formats.
+pub fn event_names(data: &mut PerfData<'_>) -> Vec<String> {
+    let formats = Formats::read(data);
+    data.events().iter().map(|event| formats.event_name(event)).collect()
+}

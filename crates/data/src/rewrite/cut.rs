@@ -3,9 +3,10 @@
 use super::output::{Output, Sections, Target};
 use super::{RewriteError, Rewritten};
 use crate::feature::{Feature, FeatureId, SampleTime, Section};
+use crate::names::is_name_of;
 use crate::reader::{Form, PerfData};
 use crate::record::FileRecord;
-use crate::replay::{Filter, Formats, Selection};
+use crate::replay::{Filter, Formats, Selection, Switched, event_names};
 use crate::session::Session;
 use crate::tool::{Tool, kind};
 use crate::{Error, Location, Ordered, Problem};
@@ -49,15 +50,20 @@ impl Cut {
         let is_file = matches!(data.form(), Form::File(_));
         let mut done = Rewritten::default();
         let order = data.order();
-        let is_any_moment = filter.cpus.is_none() && filter.time.is_none() && filter.expr.is_none();
+        let is_any_moment = filter.cpus.is_none()
+            && filter.time.is_none()
+            && filter.expr.is_none()
+            && filter.switches.is_empty();
         let admits_all = self.events.is_empty() && filter.admits_all_tasks() && is_any_moment;
         let (is_wanted, names_read) = (Vec::new(), 0);
         let selection = filter.expr.clone().map(|expr| Selection::new(expr, false));
+        let switched = Switched::new(filter.switches.clone());
         let formats = Formats::read(&mut data);
         let mut cutting = Cutting {
             cut: self,
             filter,
             selection,
+            switched,
             formats,
             admits_all,
             is_wanted,
@@ -79,7 +85,10 @@ impl Cut {
             sections.retain(|(id, _)| *id != FeatureId::SAMPLE_TIME || cutting.admits_all);
             output.sections(&sections)?;
         }
-        let by_time = !self.filter.comms.is_empty() || self.filter.expr.is_some() || data.is_directory();
+        let by_time = !self.filter.comms.is_empty()
+            || self.filter.expr.is_some()
+            || !self.filter.switches.is_empty()
+            || data.is_directory();
         let mut ordered = if by_time { Ordered::new(data) } else { Ordered::as_read(data) };
         cutting.records(&mut ordered, &mut output, &mut done)?;
         let data = ordered.data_mut();
@@ -100,6 +109,7 @@ struct Cutting<'c> {
     cut: &'c Cut,
     filter: Filter,
     selection: Option<Selection>,
+    switched: Switched,
     formats: Formats,
     /// Nothing is asked for.
     admits_all: bool,
@@ -116,7 +126,7 @@ impl Cutting<'_> {
     /// Finds out of each event whether it is asked for.
     fn learn_events(&mut self, data: &mut PerfData<'_>) {
         if !self.cut.events.is_empty() {
-            self.is_wanted = names(data).iter().map(|name| self.is_asked(name)).collect();
+            self.is_wanted = event_names(data).iter().map(|name| self.is_asked(name)).collect();
         }
     }
 
@@ -141,7 +151,7 @@ impl Cutting<'_> {
         if self.cut.events.is_empty() {
             return Ok(());
         }
-        let names = names(data);
+        let names = event_names(data);
         let missing = self.cut.events.iter().find(|asked| !names.iter().any(|name| is_name_of(asked, name)));
         match missing {
             Some(name) => Err(RewriteError::NoEvent { name: name.clone(), names }),
@@ -230,14 +240,17 @@ impl Cutting<'_> {
         }
         // A sample that cannot be read is in no report.
         let Ok(Decoded { record: Record::Sample(sample), .. }) = entry.decode() else { return Ok(false) };
+        if !(self.filter.admits_time(sample.time)
+            && self.switched.admits(entry, &self.formats)
+            && self.filter.admits_cpu(sample.cpu.map(|cpu| cpu.cpu)))
+        {
+            return Ok(false);
+        }
         if !self.cut.events.is_empty() {
             let is_wanted = entry.event_index().and_then(|index| self.is_wanted.get(index));
             if is_wanted != Some(&true) {
                 return Ok(false);
             }
-        }
-        if !self.filter.admits_moment(sample.cpu.map(|cpu| cpu.cpu), sample.time) {
-            return Ok(false);
         }
         let Tid { pid, tid } = sample.tid.unwrap_or_default();
         let comm = if by_name { session.comm_of(tid) } else { None };
@@ -272,18 +285,6 @@ impl Cutting<'_> {
     }
 }
 
-fn names(data: &mut PerfData<'_>) -> Vec<String> {
-    let formats = Formats::read(data);
-    data.events().iter().map(|event| formats.event_name(event)).collect()
-}
-
-/// Whether a name is the one that was asked for, perhaps with modifiers behind it.
-pub(super) fn is_name_of(asked: &str, name: &str) -> bool {
-    let Some(rest) = name.strip_prefix(asked) else { return false };
-    let modifiers = if asked.ends_with('/') { rest } else { rest.strip_prefix(':').unwrap_or("?") };
-    rest.is_empty() || modifiers.bytes().all(|byte| b"ukhGHpPSDeWIb".contains(&byte))
-}
-
 /// The sections of a file, without those that its form needs.
 pub(super) fn sections(data: &mut PerfData<'_>, done: &mut Rewritten) -> Result<Sections, RewriteError> {
     let ids: Vec<FeatureId> = data.features().filter(|id| !OF_FORM.contains(id)).collect();
@@ -304,26 +305,4 @@ pub(super) fn sections(data: &mut PerfData<'_>, done: &mut Rewritten) -> Result<
         }
     }
     Ok(sections)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_name_of;
-
-    #[test]
-    fn an_event_is_known_without_its_modifiers() {
-        for (asked, name) in [
-            ("cycles", "cycles:u"),
-            ("cycles:u", "cycles:u"),
-            ("cpu/a=1/", "cpu/a=1/u"),
-            ("sched:sched_switch", "sched:sched_switch"),
-        ] {
-            assert!(is_name_of(asked, name), "{asked} {name}");
-        }
-        for (asked, name) in
-            [("sched", "sched:sched_switch"), ("cycles:u", "cycles"), ("cyc", "cycles"), ("", "cycles")]
-        {
-            assert!(!is_name_of(asked, name), "{asked} {name}");
-        }
-    }
 }

@@ -193,7 +193,7 @@ impl Stripping {
             _ => {
                 let made = made(&attr);
                 let base = made.split(':').next().unwrap_or_default();
-                if std::str::from_utf8(name).is_ok_and(|name| super::cut::is_name_of(base, name)) {
+                if std::str::from_utf8(name).is_ok_and(|name| crate::names::is_name_of(base, name)) {
                     return name.to_vec();
                 }
                 self.count("names of events");

@@ -44,7 +44,7 @@ fn text(tid: Tid, path: u64) -> Option<(String, bool)> {
     let path = &bpf::path_at(tid, path)?;
     // Where bpftrace takes back a probe that it might have made by hand: there is none.
     match tracepoints::is_list_of_probes(path) {
-        true => Some((String::new(), true)),
+        true => Some((tracepoints::probe_lines(), true)),
         false => Some((tracepoints::file(path)?, false)),
     }
 }

@@ -9,17 +9,18 @@ use crate::remote;
 use crate::step;
 use crate::stopped::StoppedThread;
 use crate::text;
-use crate::tracepoints;
+use crate::tracepoints::{self, ProbeHit, ProbePoint};
 use perfuse_abi::{Attr, ByteOrder, Errno, EventType};
 use perfuse_engine::{EventKey, Filter, Hit, PmuId, ProbePmu, Probes, TaskId};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Where a probe is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 struct ProbeLocation {
     path: Vec<u8>,
     device: (u32, u32),
@@ -29,6 +30,16 @@ struct ProbeLocation {
     semaphore: u64,
     /// It is of the returns of the function there.
     returns: bool,
+    /// The tracepoint that it is of.
+    point: Option<Arc<ProbePoint>>,
+}
+
+impl PartialEq for ProbeLocation {
+    fn eq(&self, other: &Self) -> bool {
+        let place = |of: &Self| (of.device, of.inode, of.offset, of.semaphore, of.returns);
+        let point = |of: &Self| of.point.as_ref().map(Arc::as_ptr);
+        place(self) == place(other) && point(self) == point(other) && self.path == other.path
+    }
 }
 
 impl ProbeLocation {
@@ -65,8 +76,13 @@ impl ProbedFile {
             Some(rest) => PathBuf::from(format!("/proc/{tid}/root")).join(OsStr::from_bytes(rest)),
             None => PathBuf::from(format!("/proc/{tid}/cwd")).join(OsStr::from_bytes(path)),
         };
+        Self::at(&seen)
+    }
+
+    /// The file at a path of this process.
+    pub(crate) fn at(path: &Path) -> Result<Self, Errno> {
         let failed = |error: std::io::Error| Errno(error.raw_os_error().unwrap_or(libc::ENOENT));
-        let file = seen.metadata().map_err(failed)?;
+        let file = path.metadata().map_err(failed)?;
         let device = (libc::major(file.dev()) as u32, libc::minor(file.dev()) as u32);
         Ok(ProbedFile { is_file: file.is_file(), len: file.len(), device, inode: file.ino() })
     }
@@ -160,6 +176,16 @@ impl ProbeTable {
 }
 
 impl ProbeTable {
+    /// The number of a place.
+    fn number(&mut self, place: ProbeLocation) -> u64 {
+        let known = self.all.iter().position(|known| *known == place);
+        let number = known.unwrap_or_else(|| {
+            self.all.push(place);
+            self.all.len() - 1
+        });
+        number as u64
+    }
+
     /// The probe of an event.
     pub(super) fn probe_of(&self, event: EventKey) -> Option<Probe> {
         let place = self.all.get(*self.events.get(&event)? as usize)?;
@@ -241,16 +267,25 @@ impl Machine {
             return Err(Errno::EINVAL);
         }
         let ProbedFile { device, inode, .. } = file;
-        let place = ProbeLocation { path, device, inode, offset, semaphore, returns };
-        let places = self.places.as_mut().ok_or(Errno::ENOENT)?;
-        let number = match places.all.iter().position(|known| *known == place) {
-            Some(number) => number,
-            None => {
-                places.all.push(place);
-                places.all.len() - 1
-            }
-        };
-        Ok(number as u64)
+        let place = ProbeLocation { path, device, inode, offset, semaphore, returns, point: None };
+        Ok(self.places.as_mut().ok_or(Errno::ENOENT)?.number(place))
+    }
+
+    /// The number of the place of a tracepoint that is one of a probe; nothing of other attrs. The same refusals.
+    pub(super) fn place_tracepoint(
+        &mut self,
+        seen: &Attr,
+        target: Option<TaskId>,
+    ) -> Option<Result<u64, Errno>> {
+        let is_tracepoint = seen.type_ == EventType::TRACEPOINT;
+        let point = is_tracepoint.then(|| tracepoints::probe_point(seen.config)).flatten()?;
+        let ProbePoint { path, offset, semaphore, returns, .. } = &*point;
+        let (path, (device, inode)) = (path.clone(), (point.file.device, point.file.inode));
+        let (offset, semaphore, returns) = (*offset, *semaphore, *returns);
+        let point = Some(point);
+        let place = ProbeLocation { path, device, inode, offset, semaphore, returns, point };
+        let number = self.places.as_mut()?.number(place);
+        Some(target.map_or(Ok(()), |target| self.may_be_trapped(target, number)).map(|()| number))
     }
 
     /// `ENOTSUPP` of a place where the target has an instruction that Linux puts no probe on.
@@ -350,16 +385,24 @@ impl Machine {
         function: Option<u64>,
         stopped: &StoppedThread,
     ) {
-        let Some(pmu) = self.places.as_ref().map(|places| places.pmu) else { return };
-        let Some((_, tid)) = self.tid_of(task) else { return };
+        let (Some(places), Some((_, tid))) = (&self.places, self.tid_of(task)) else { return };
+        let pmu = places.pmu;
+        let point_of = |number: &u64| places.all.get(*number as usize)?.point.clone();
+        let points: Vec<_> = numbers.iter().filter_map(point_of).collect();
+        let plain: Vec<u64> = numbers.iter().copied().filter(|number| point_of(number).is_none()).collect();
+        let hit = || ProbeHit::new(tid, stopped.registers(), function);
+        let told: Vec<_> = points.iter().map(|point| (point.id, point.record(hit()))).collect();
         // As Linux writes it: no type, no flags, the thread; then the function, if it is left, and the address.
         let mut record = vec![0; 4];
         record.extend(tid.to_ne_bytes());
         record.extend(function.into_iter().flat_map(u64::to_ne_bytes));
         record.extend(perfuse_engine::CpuState::ip(stopped).to_ne_bytes());
         self.happened(task, stopped, |engine, cpu, now| {
-            for &id in numbers {
+            for &id in &plain {
                 engine.probe(pmu, cpu, now, &Hit::new(id, &record), stopped);
+            }
+            for (id, record) in &told {
+                engine.tracepoint(cpu, now, &Hit::new(*id, record), stopped);
             }
         });
     }

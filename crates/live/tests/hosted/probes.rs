@@ -45,8 +45,10 @@ fn place_at(addr: u64) -> (CString, u64) {
 }
 
 fn attr(path: &CStr, offset: u64) -> Attr {
-    let type_ = std::fs::read_to_string("/sys/bus/event_source/devices/uprobe/type");
-    let mut attr = Attr::new(EventType(type_.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(9)));
+    let told = std::fs::read_to_string("/sys/bus/event_source/devices/uprobe/type");
+    let told = told.ok().and_then(|text| text.trim().parse().ok()).map(EventType);
+    // Where Linux has no such PMU, as in gVisor, it is our own.
+    let mut attr = Attr::new(told.unwrap_or(perfuse_live::machine::UPROBE));
     (attr.config1, attr.config2) = (path.as_ptr() as u64, offset);
     attr.flags |= AttrFlags::DISABLED;
     attr

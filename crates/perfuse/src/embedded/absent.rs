@@ -3,6 +3,7 @@
 use crate::kernel::Kernel;
 use perfuse_sys::Errno;
 use perfuse_sys::process::Usage;
+use std::borrow::Cow;
 use std::process::ExitStatus;
 use std::sync::Arc;
 
@@ -31,8 +32,12 @@ pub(crate) fn ended(_pid: i32) -> Option<Option<(ExitStatus, Usage)>> {
 /// The id of a tracepoint that it has not.
 pub(crate) const ASLEEP: u64 = 0;
 
-pub(crate) fn tracepoints() -> &'static [(&'static str, u64)] {
-    &[]
+pub(crate) fn tracepoints() -> Vec<(Cow<'static, str>, u64)> {
+    Vec::new()
+}
+
+pub(crate) fn define_tracepoint(_line: &str) -> Result<(), Errno> {
+    Err(Errno::EOPNOTSUPP)
 }
 
 pub(crate) fn format_of_tracepoint(_name: &str) -> Option<String> {
