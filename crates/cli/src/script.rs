@@ -362,11 +362,8 @@ fn is_wanted(
     lines: &mut Lines,
 ) -> bool {
     let tid = sample.tid.unwrap_or_default();
-    if !filter.admits_all_tasks() {
-        let comm = session.comm_of(tid.tid).map_or(&b""[..], |comm| session.comm(comm));
-        if !filter.admits_task(tid.pid, tid.tid, comm) {
-            return false;
-        }
+    if !filter.admits_all_tasks() && !filter.admits_task(tid.pid, tid.tid, &session.name_of(tid.tid)) {
+        return false;
     }
     if args.dso.is_empty() && args.symbols.is_empty() {
         return true;

@@ -21,6 +21,7 @@ use objects::Objects;
 use perfuse_abi::record::{
     BuildId, CpuMode, Decoded, Ksymbol, KsymbolFlags, Misc, MmapFile, NamespaceLink, Record, Tid,
 };
+use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -311,6 +312,11 @@ impl Session {
         self.threads.get(&tid).map(|thread| thread.comm)
     }
 
+    /// Its text; perf's name for a thread that has none, such as `:-1`.
+    pub fn name_of(&self, tid: u32) -> Cow<'_, [u8]> {
+        self.comm_of(tid).map_or_else(|| nameless(tid).into(), |comm| self.comm(comm).into())
+    }
+
     /// The text of a name.
     pub fn comm(&self, id: CommId) -> &[u8] {
         self.comms.get(id.0 as usize).map_or(&[], |name| name)
@@ -385,7 +391,7 @@ impl Session {
             }
             let comm = match self.threads.get(&tid.pid) {
                 Some(leader) => leader.comm,
-                None => self.intern(format!(":{}", tid.tid as i32).as_bytes()),
+                None => self.intern(&nameless(tid.tid)),
             };
             let thread =
                 Thread { pid: tid.pid, parent: None, comm, ended: false, namespaces: Arc::default() };
@@ -538,6 +544,11 @@ impl Session {
             self.dropped += u64::from(!is_kept);
         }
     }
+}
+
+/// perf's name for a thread whose name no record tells.
+fn nameless(tid: u32) -> Vec<u8> {
+    format!(":{}", tid as i32).into_bytes()
 }
 
 /// Whether there is room for a text, of which the bytes are counted then.

@@ -104,9 +104,8 @@ impl Branches {
     pub fn step(&mut self, step: &Step<'_>, filter: &Filter) {
         let (Some(sample), Some(event)) = (step.sample(), step.entry.event()) else { return };
         let (session, at) = (step.session, ThreadTime::of(&event.attr, sample));
-        let comm = session.comm_of(at.tid).map_or(&b""[..], |comm| session.comm(comm));
         let is_wanted = filter.admits_moment(sample.cpu.map(|cpu| cpu.cpu), sample.time)
-            && filter.admits_task(at.pid, at.tid, comm);
+            && filter.admits_task(at.pid, at.tid, &session.name_of(at.tid));
         if !is_wanted {
             return;
         }

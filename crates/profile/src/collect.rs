@@ -153,11 +153,6 @@ struct Task {
     makes_code: bool,
 }
 
-/// perf's name for a thread whose name no record tells.
-fn nameless(tid: u32) -> String {
-    format!(":{}", tid as i32)
-}
-
 const TASKS: usize = 256;
 /// Addresses that are found without a look into the table of all; a power of two.
 const RECENT: usize = 1 << 11;
@@ -312,13 +307,7 @@ impl Collector {
         let Counted { mut stacks, rows, times, .. } = done.counting.finish();
         stacks.close();
         let strings = &mut done.locator.strings;
-        let mut thread = |&id: &u32| {
-            let name = match session.comm_of(id) {
-                Some(comm) => strings.id(session.comm(comm)),
-                None => strings.id(nameless(id).as_bytes()),
-            };
-            Thread { id, name }
-        };
+        let mut thread = |&id: &u32| Thread { id, name: strings.id(&session.name_of(id)) };
         let threads = done.threads.list.iter().map(&mut thread).collect();
         let mut cgroup = |&id: &u64| Cgroup { id, path: session.cgroup(id).map(|path| strings.id(path)) };
         let cgroups = done.cgroups.list.iter().map(&mut cgroup).collect();
@@ -359,15 +348,12 @@ impl Collector {
     #[cold]
     fn look_at_task(&mut self, session: &Session, pid: u32, tid: u32) -> Task {
         self.kernel_maps = session.kernel_maps().id();
-        let comm = session.comm_of(tid);
-        let own = comm.is_none().then(|| nameless(tid));
-        let name = own.as_ref().map(String::as_bytes).or(comm.map(|comm| session.comm(comm)));
-        let name = name.unwrap_or_default();
-        let is_wanted = self.plan.tasks.admits(pid, tid, name);
+        let name = session.name_of(tid);
+        let is_wanted = self.plan.tasks.admits(pid, tid, &name);
         let strings = &mut self.locator.strings;
-        let comm = match comm {
-            Some(CommId(id)) => *self.comms.entry(id).or_insert_with(|| strings.id(name)),
-            None => strings.id(name),
+        let comm = match session.comm_of(tid) {
+            Some(CommId(id)) => *self.comms.entry(id).or_insert_with(|| strings.id(&name)),
+            None => strings.id(&name),
         };
         let maps = session.maps_of(pid, tid);
         let (maps, makes_code) = (maps.id(), maps.jit_dump().is_some() && self.plan.code.is_some());

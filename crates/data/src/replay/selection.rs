@@ -161,10 +161,7 @@ impl Selection {
         }
         let Some(Some((bound, fields))) = self.bound.get(index) else { return Ok(false) };
         let text = |field| match field {
-            F::Comm => {
-                let comm = sample.tid.and_then(|tid| session.comm_of(tid.tid))?;
-                Some(session.comm(comm).to_vec())
-            }
+            F::Comm => sample.tid.map(|tid| session.name_of(tid.tid).into_owned()),
             F::Event => Some(formats.event_name(event).into_bytes()),
             F::Sym => places(true).map(String::into_bytes),
             F::Dso => places(false).map(String::into_bytes),

@@ -227,8 +227,7 @@ impl Traced {
         if !events.is_empty() && !events.iter().any(|(wanted, _)| glob(wanted, &name)) {
             return Ok(());
         }
-        let comm = sample.tid.and_then(|tid| step.session.comm_of(tid.tid));
-        let comm = comm.map_or(&b""[..], |comm| step.session.comm(comm));
+        let comm = sample.tid.map(|tid| step.session.name_of(tid.tid)).unwrap_or_default();
         let text = |field| match field {
             SampleField::Comm => Some(comm.to_vec()),
             _ => Some(name.clone().into_bytes()),
@@ -239,7 +238,7 @@ impl Traced {
         if !asked.admits(&record) {
             return Ok(());
         }
-        let traced = TracedSample { name: &name, comm, event, sample, record: &record };
+        let traced = TracedSample { name: &name, comm: &comm, event, sample, record: &record };
         visit(Told::Sample(traced, &asked, step))
     }
 

@@ -253,10 +253,8 @@ impl Cutting<'_> {
             }
         }
         let Tid { pid, tid } = sample.tid.unwrap_or_default();
-        let comm = if by_name { session.comm_of(tid) } else { None };
-        let nameless = comm.is_none().then(|| format!(":{tid}"));
-        let name = nameless.as_ref().map(String::as_bytes).or(comm.map(|comm| session.comm(comm)));
-        if !self.filter.admits_task(pid, tid, name.unwrap_or_default()) {
+        let name = if by_name { session.name_of(tid) } else { Default::default() };
+        if !self.filter.admits_task(pid, tid, &name) {
             return Ok(false);
         }
         if let Some(selection) = &mut self.selection {

@@ -51,6 +51,7 @@ fn a_child_has_its_parents_maps_until_it_changes_them() {
     assert_eq!(session.maps_of(10, 10).id(), session.maps_of(11, 11).id(), "shared");
     assert_eq!(at(&session, 11, 11, 0x1010), some("/bin/sh", 0x410));
     assert_eq!(session.comm_of(11).map(|id| session.comm(id)), Some(&b"shell"[..]));
+    assert_eq!((&*session.name_of(11), &*session.name_of(u32::MAX)), (&b"shell"[..], &b":-1"[..]));
     map(&mut session, 11, 0x5000, 0x1000, 0, "/lib/x.so");
     assert_eq!(at(&session, 11, 11, 0x5001), some("/lib/x.so", 1));
     assert_eq!(at(&session, 10, 10, 0x5001), None);

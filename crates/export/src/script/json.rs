@@ -25,8 +25,7 @@ pub(super) fn write(
     let mut object = Map::new();
     object.insert("event".into(), json!(fields.name));
     if let Some(tid) = sample.tid {
-        let comm = session.comm_of(tid.tid).map(|comm| session.comm(comm));
-        object.extend(comm.map(|comm| ("comm".to_owned(), json!(String::from_utf8_lossy(comm)))));
+        object.insert("comm".into(), json!(String::from_utf8_lossy(&session.name_of(tid.tid))));
         object.insert("pid".into(), json!(tid.pid as i32));
         object.insert("tid".into(), json!(tid.tid as i32));
     }

@@ -147,10 +147,7 @@ impl Lines {
         };
         if fields.has(Field::Comm) {
             let width = if fields.has(Field::Ip) && fields.has_chains { 0 } else { 16 };
-            match session.thread(named) {
-                Some(thread) => text.right(session.comm(thread.comm), width),
-                None => text.right(&format!(":{}", named as i32), width),
-            }
+            text.right(&session.name_of(named), width);
             text.push(" ");
         }
         match (fields.has(Field::Pid), fields.has(Field::Tid)) {

@@ -116,13 +116,12 @@ impl<'o> PerfJson<'o> {
         let Record::Sample(sample) = &decoded.record else { return Ok(()) };
         let space = Space::of(session, &event.attr, sample);
         let tid = sample.tid.unwrap_or_default();
-        let comm = session.comm_of(tid.tid).map(|comm| session.comm(comm)).unwrap_or_default();
         let members = [
             ("timestamp", Some(json!(sample.time.unwrap_or(0) as i64))),
             ("pid", Some(json!(tid.pid as i32))),
             ("tid", Some(json!(tid.tid as i32))),
             ("cpu", sample.cpu.map(|cpu| json!(cpu.cpu as i32))),
-            ("comm", Some(json!(String::from_utf8_lossy(comm)))),
+            ("comm", Some(json!(String::from_utf8_lossy(&session.name_of(tid.tid))))),
         ];
         let mut text = format!("{}\n\t\t{{", comma(self.samples == 0));
         for (name, value) in members.into_iter().filter_map(|(name, value)| Some((name, value?))) {
