@@ -98,7 +98,8 @@ impl CallLines {
                 let mut object = object(time, (tid.pid, tid.tid), comm);
                 object.insert("event".into(), name.into());
                 let cpu = sample.cpu.map(|cpu| cpu.cpu);
-                let line = self.start(time, tid.tid, cpu, comm) + &foreign(&format!("{name}: {text}"));
+                let words = of_function(name, &text).unwrap_or_else(|| format!("{name}: {text}"));
+                let line = self.start(time, tid.tid, cpu, comm) + &foreign(&words);
                 object.insert("text".into(), text.into());
                 (object, line, Some(step))
             }
@@ -188,4 +189,16 @@ fn object(time: u64, (pid, tid): (u32, u32), comm: &[u8]) -> Map<String, Value> 
     let comm = String::from_utf8_lossy(comm).into_owned();
     let members = [("time_ns", time.into()), ("pid", pid.into()), ("tid", tid.into()), ("comm", comm.into())];
     members.into_iter().map(|(name, value): (&str, Value)| (name.to_owned(), value)).collect()
+}
+/// A hit of a probe with arguments as a call of its function, by the name that `perfuse-record` gives to its tracepoint: of
+/// `perfuse_7:parse` and `(4011d0) n=3 word="x"` it is `parse(n=3 word="x")`, and of a return `parse returns 3`.
+fn of_function(name: &str, text: &str) -> Option<String> {
+    let (number, function) = name.strip_prefix("perfuse_")?.split_once(':')?;
+    number.parse::<u32>().ok()?;
+    let (_, values) = text.strip_prefix('(')?.split_once(')')?;
+    let values = values.trim_start();
+    Some(match function.split_once("__return") {
+        Some((function, _)) => format!("{function} returns {}", values.trim_start_matches("retval=")),
+        None => format!("{function}({values})"),
+    })
 }

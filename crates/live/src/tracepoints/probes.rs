@@ -90,19 +90,18 @@ pub fn define(line: &str) -> Result<(), Errno> {
     let line = line.split('#').next().unwrap_or_default().trim();
     let mut words = line.split_whitespace();
     let Some(head) = words.next() else { return Ok(()) };
-    let (kind, name) = head.split_once(':').unwrap_or((head, ""));
+    let (kind, rest) = head.split_at_checked(1).ok_or(Errno::EINVAL)?;
+    // Linux heeds no name that stands further behind.
+    let name = rest.strip_prefix(':').unwrap_or_default();
     if kind == "-" {
         let name = full_name(name, "").ok_or(Errno::EINVAL)?;
         let id = defined().values().find(|point| point.name == name).map(|point| point.id);
         defined().remove(&id.ok_or(Errno::ENOENT)?);
         return Ok(());
     }
-    // `r` may have a number of instances behind it, which only probes of the kernel heed.
     let returns = match kind {
         "p" => false,
-        _ if kind.strip_prefix('r').is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit())) => {
-            true
-        }
+        "r" => true,
         _ => return Err(Errno::EINVAL),
     };
     let place = words.next().ok_or(Errno::EINVAL)?;
