@@ -211,6 +211,11 @@ impl Args {
                 "--no-syscalls leaves nothing: -e names other events, --pf page faults",
             ));
         }
+        if !has_calls && (self.summary || self.count) && !self.has_rows() {
+            return Err(Failure::usage(
+                "-c and -s are tables of system calls, and none are asked for: --by name --show count counts these events",
+            ));
+        }
         if self.live.is_some() && (self.has_lines() || self.input.is_some()) {
             return Err(Failure::usage("--live is for tables of what happens now: with -c, -s or --by"));
         }

@@ -348,6 +348,7 @@ fn what_makes_no_sense_is_told_before_anything_runs() -> Outcome {
         (&["--if", "count >", "--", "true"][..], "expected a field"),
         (&["--show", "median", "--", "true"][..], "rows tell count, sum"),
         (&["-i", "x", "--", "true"][..], "-i tells of a recording"),
+        (&["-c", "-e", "minor-faults", "--", "true"][..], "--by name --show count counts these"),
     ] {
         let output = run(arguments);
         let said = text(&output.stderr);

@@ -58,6 +58,8 @@ pub(crate) struct Share {
     pub(crate) time_ns: f64,
     pub(crate) seen_ns: f64,
     pub(crate) period_ns: f64,
+    /// The events that it is of.
+    pub(crate) events: u32,
     /// The time that it leaves out, in words.
     pub(crate) left_out: Option<&'static str>,
 }
@@ -65,11 +67,22 @@ pub(crate) struct Share {
 impl Share {
     /// How much of the time was not sampled, in per cent, if that is more than chance leaves out.
     pub(crate) fn unseen(&self) -> Option<f64> {
-        let (expected, missing) = (self.expected(), (self.time_ns - self.seen_ns) / self.period_ns);
+        let (expected, missing) = (self.expected(), self.missing());
         let none = self.seen_ns == 0.0 && expected > 0.0;
         // Three times what chance does, where samples are taken at random, and what one thread begins and ends with.
         let much = missing > 3.0 * expected.sqrt() + 3.0 && missing > 0.1 * expected;
         (none || much).then_some(100.0 * missing / expected)
+    }
+
+    /// How many samples the time that was not seen should give.
+    fn missing(&self) -> f64 {
+        (self.time_ns - self.seen_ns) / self.period_ns
+    }
+
+    /// Whether so much is missing that the timer came late: the clock of each task, of which so many were born, leaves out less than
+    /// a period, but for time that is [left out](left_out).
+    pub(crate) fn is_late(&self, births: u64) -> bool {
+        self.left_out.is_none() && self.missing() > (births + 1) as f64 * f64::from(self.events)
     }
 
     /// How many samples that much time should give.
@@ -153,11 +166,15 @@ mod tests {
             time_ns: expected * 1e6,
             seen_ns: seen * 1e6,
             period_ns: 1e6,
+            events: 1,
             left_out: None,
         };
         for (expected, seen) in [(100.0, 75.0), (1000.0, 920.0), (0.0, 0.0), (9.0, 1.0)] {
             assert_eq!(share(expected, seen).unseen(), None, "{expected} {seen}");
         }
+        let (half, kernel) = (share(60.0, 30.0), Share { left_out: Some("the kernel"), ..share(60.0, 30.0) });
+        assert_eq!([half.is_late(10), half.is_late(30), kernel.is_late(10)], [true, false, false]);
+        assert!(!Share { events: 4, ..half }.is_late(10), "a clock on each of four cpus");
         for (expected, seen, percent) in [(60.0, 30.0, 50.0), (1000.0, 800.0, 20.0), (0.5, 0.0, 100.0)] {
             assert_eq!(share(expected, seen).unseen(), Some(percent), "{expected} {seen}");
         }

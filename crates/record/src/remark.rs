@@ -75,6 +75,8 @@ pub enum Remark {
         short: Option<Duration>,
         /// The embedded kernel looked, at random times.
         embedded: bool,
+        /// It is more than the births and ends of tasks can leave out.
+        late: bool,
     },
     /// The kernel paused sampling so often.
     Throttled(u64),
@@ -156,7 +158,7 @@ impl fmt::Display for Remark {
                 let told: Vec<_> = told.map(|(count, why)| format!("{count} {why}")).collect();
                 f.write_str(&told.join(", "))
             }
-            Remark::Unseen { event, percent, left_out, short, embedded } => {
+            Remark::Unseen { event, percent, left_out, short, embedded, late } => {
                 event.as_ref().map_or(Ok(()), |event| write!(f, "{event}: "))?;
                 write!(f, "{percent:.0} % of the time was not sampled: ")?;
                 left_out.map_or(Ok(()), |words| write!(f, "{words}, and "))?;
@@ -165,6 +167,9 @@ impl fmt::Display for Remark {
                         f,
                         "the recorded tasks ran for {:.3} ms, less than the time from sample to sample",
                         time.as_secs_f64() * 1e3
+                    ),
+                    None if *late => f.write_str(
+                        "the timer of samples came late; the machine is busy, or a virtual one that waits for its cpus",
                     ),
                     None if *embedded => f.write_str("tasks that end before perfuse can look at them have no samples"),
                     None => {

@@ -23,6 +23,8 @@ pub(crate) struct Tally {
     /// Samples that the hardware lost.
     pub(crate) lost_samples: u64,
     pub(crate) throttled: u64,
+    /// Tasks that were born.
+    pub(crate) births: u64,
     /// Times of samples.
     pub(crate) first_ns: Option<u64>,
     pub(crate) last_ns: Option<u64>,
@@ -90,6 +92,7 @@ impl Tally {
     fn other(&mut self, raw: &RawRecord<'_>, format: &RecordFormat) {
         match raw.header.kind {
             RecordType::THROTTLE => self.throttled += 1,
+            RecordType::FORK => self.births += 1,
             RecordType::MMAP | RecordType::MMAP2 if raw.header.misc.contains(Misc::MMAP_DATA) => {}
             RecordType::LOST
             | RecordType::LOST_SAMPLES

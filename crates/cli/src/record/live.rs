@@ -70,7 +70,7 @@ fn words(remark: &Remark, asked: &Asked) -> String {
             bytes(*ring as f64),
             (ring >> 20).max(1) * 8
         ),
-        Remark::Unseen { short: None, embedded: false, .. } => {
+        Remark::Unseen { short: None, embedded: false, late: false, .. } => {
             format!("{remark}; --follow sees those, where whole cpus may be sampled")
         }
         remark => remark.to_string(),

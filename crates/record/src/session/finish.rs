@@ -139,6 +139,7 @@ impl Session<'_> {
                 share.time_ns += count.value as f64;
                 share.seen_ns += seen_ns;
                 share.period_ns = period_ns;
+                share.events += 1;
                 share.left_out = self.opened.set.attr(source.event).and_then(left_out);
             }
         }
@@ -169,13 +170,15 @@ impl Session<'_> {
             return Vec::new();
         }
         let several = counted.clocks.len() > 1;
+        let embedded = self.plan.kernel.facts().is_embedded;
         let told = counted.clocks.iter().filter_map(|(&event, share)| {
             Some(Remark::Unseen {
                 event: several.then(|| self.opened.names[event].clone()),
                 percent: share.unseen()?,
                 left_out: share.left_out,
                 short: (share.expected() < 1.0).then_some(Duration::from_nanos(share.time_ns as u64)),
-                embedded: self.plan.kernel.facts().is_embedded,
+                embedded,
+                late: !embedded && share.is_late(self.tally.births),
             })
         });
         told.collect()
