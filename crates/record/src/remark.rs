@@ -169,7 +169,7 @@ impl fmt::Display for Remark {
                         time.as_secs_f64() * 1e3
                     ),
                     None if *late => f.write_str(
-                        "the timer of samples came late; the machine is busy, or a virtual one that waits for its cpus",
+                        "samples were taken late; the machine is busy, or a virtual one that waits for its cpus",
                     ),
                     None if *embedded => f.write_str("tasks that end before perfuse can look at them have no samples"),
                     None => {

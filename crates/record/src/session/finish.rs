@@ -170,15 +170,14 @@ impl Session<'_> {
             return Vec::new();
         }
         let several = counted.clocks.len() > 1;
-        let embedded = self.plan.kernel.facts().is_embedded;
         let told = counted.clocks.iter().filter_map(|(&event, share)| {
             Some(Remark::Unseen {
                 event: several.then(|| self.opened.names[event].clone()),
                 percent: share.unseen()?,
                 left_out: share.left_out,
                 short: (share.expected() < 1.0).then_some(Duration::from_nanos(share.time_ns as u64)),
-                embedded,
-                late: !embedded && share.is_late(self.tally.births),
+                embedded: self.plan.kernel.facts().is_embedded,
+                late: share.is_late(self.tally.births),
             })
         });
         told.collect()
