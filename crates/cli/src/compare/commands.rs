@@ -7,21 +7,30 @@ use perfuse_stat::compare::{Candidate, Contender};
 /// How often parameters may multiply the commands.
 const MOST: usize = 100;
 
+/// The commands as one text each, also where they are words with `--` between them: `-- ./a x -- ./b y`.
+fn texts(args: &Args) -> Vec<String> {
+    if !args.commands.iter().any(|word| word == "--") {
+        return args.commands.clone();
+    }
+    args.commands.split(|word| word == "--").map(shell_words::join).collect()
+}
+
 /// All of them, in order.
 pub(super) fn entries(args: &Args) -> Result<Vec<Contender>, Failure> {
-    if args.names.len() > args.commands.len() {
+    let commands = texts(args);
+    if args.names.len() > commands.len() {
         return Err(Failure::usage(format_args!(
             "-n names {} commands, but there are {}",
             args.names.len(),
-            args.commands.len()
+            commands.len()
         )));
     }
-    if args.prepare.len() > 1 && args.prepare.len() != args.commands.len() {
+    if args.prepare.len() > 1 && args.prepare.len() != commands.len() {
         return Err(Failure::usage("-p is given once for all commands, or once for each"));
     }
-    let variants = variants(args)?;
+    let variants = variants(args, &commands)?;
     let mut entries = Vec::new();
-    for (at, command) in args.commands.iter().enumerate() {
+    for (at, command) in commands.iter().enumerate() {
         let name = args.names.get(at);
         let prepare = args.prepare.get(at).or(args.prepare.first());
         for parameters in &variants {
@@ -69,7 +78,7 @@ pub(super) fn words(command: &str, shell: Option<&str>) -> Result<Vec<String>, F
 }
 
 /// All combinations of the values of -L and -P; one without any if there are none.
-fn variants(args: &Args) -> Result<Vec<Vec<(String, String)>>, Failure> {
+fn variants(args: &Args, commands: &[String]) -> Result<Vec<Vec<(String, String)>>, Failure> {
     let mut parameters: Vec<(&str, Vec<String>)> = Vec::new();
     for list in args.lists.chunks(2) {
         if let [name, values] = list {
@@ -83,7 +92,7 @@ fn variants(args: &Args) -> Result<Vec<Vec<(String, String)>>, Failure> {
     }
     let mut variants = vec![Vec::new()];
     for (name, values) in parameters {
-        if !args.commands.iter().any(|command| command.contains(&format!("{{{name}}}"))) {
+        if !commands.iter().any(|command| command.contains(&format!("{{{name}}}"))) {
             return Err(Failure::usage(format_args!("no command has {{{name}}}")));
         }
         let with = |before: &Vec<(String, String)>, value: &String| {
@@ -91,7 +100,7 @@ fn variants(args: &Args) -> Result<Vec<Vec<(String, String)>>, Failure> {
         };
         variants =
             variants.iter().flat_map(|before| values.iter().map(move |value| with(before, value))).collect();
-        if variants.len() * args.commands.len() > MOST {
+        if variants.len() * commands.len() > MOST {
             return Err(Failure::usage(format_args!("these parameters make more than {MOST} commands")));
         }
     }
@@ -141,6 +150,8 @@ mod tests {
             (entries[0].candidate.name.as_str(), entries[1].candidate.name.as_str()),
             ("quick", "true")
         );
+        let entries = entries_of(&["-n", "one", "--", "ls", "a b", "--", "true"]).expect("commands");
+        assert_eq!((&entries[0].words[..], entries.len()), (&["ls".to_owned(), "a b".to_owned()][..], 2));
         let entries = entries_of(&["-S", "ls | wc"]).expect("a command");
         assert_eq!(entries[0].words, ["sh", "-c", "ls | wc"]);
         let entries = entries_of(&["-S=bash -e", "ls | wc"]).expect("a command");
@@ -167,6 +178,7 @@ mod tests {
             (&["-P", "n", "1", "1000", "f {n}"], "more than 100"),
             (&["-P", "n", "5", "1", "f {n}"], "no steps"),
             (&["-p", "a", "-p", "b", "x"], "once for each"),
+            (&["--", "a", "--", "--", "b"], "empty"),
         ] {
             let error = entries_of(arguments).expect_err("refused");
             assert!(error.contains(part), "{arguments:?}: {error}");
