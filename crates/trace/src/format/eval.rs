@@ -213,6 +213,11 @@ impl<'s> Scope<'s> {
         bytes(self.field(index)?, self.data, self.order)
     }
 
+    /// Whether it is a record of a probe that was made by hand.
+    fn is_of_probe(&self) -> bool {
+        self.fields.iter().any(|field| field.name.starts_with("__probe_"))
+    }
+
     /// The value that a program makes; `None` if a value cannot be had.
     fn value(&self, steps: &'s [Step]) -> Option<Value<'s>> {
         let mut stack = Stack(Vec::with_capacity(4));
@@ -233,7 +238,11 @@ impl<'s> Scope<'s> {
                         _ => Value::Bytes(self.bytes_of(*index)?.into()),
                     }
                 }
-                Step::Dynamic(index) => Value::Bytes(self.bytes_of(*index)?.into()),
+                Step::Dynamic(index) => Value::Bytes(match self.bytes_of(*index)? {
+                    // As the kernel says it of what its probes could not read.
+                    [] if self.is_of_probe() => b"(fault)"[..].into(),
+                    bytes => bytes.into(),
+                }),
                 Step::DynamicLen(index) => unsigned(self.bytes_of(*index)?.len() as u64),
                 Step::Bitmask(index) => {
                     let content = self.bytes_of(*index)?;

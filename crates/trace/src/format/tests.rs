@@ -73,6 +73,12 @@ fn text_and_arrays_in_the_data() {
     let data = [16, 0, 4, 0, 1, 0, 2, 0, b'a', b'b', 0, 0];
     assert_eq!(printed(fields, r#""%s %d", __get_str(name), REC->list[1]"#, &data), "ab 2");
     assert_eq!(printed(fields, r#""%s", __print_array(REC->list, 2, 2)"#, &data), "{0x1,0x2}");
+    let probe = "\tfield:unsigned long __probe_ip;\toffset:8;\tsize:8;\tsigned:0;
+\tfield:__data_loc char[] s;\toffset:16;\tsize:4;\tsigned:1;";
+    for (place, text) in [([20, 0, 0, 0], "\"(fault)\""), ([20, 0, 1, 0], "\"\"")] {
+        let data = [&[0; 8][..], &place, &[0]].concat();
+        assert_eq!(printed(probe, r#""\"%s\"", __get_str(s)"#, &data), text);
+    }
     assert_eq!(printed(fields, r#""%s", __print_hex(REC->list, 3)"#, &data), "01 00 02");
 }
 
