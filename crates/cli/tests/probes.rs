@@ -11,6 +11,7 @@ perfuse_testkit::suite! {
         calls_and_returns_of_a_function_are_counted,
         a_probed_command_can_start_others,
         a_declared_probe_is_counted,
+        a_declared_probe_tells_its_arguments,
         source_lines_are_counted,
         lines_of_functions_are_counted,
         lines_are_found_where_they_are_kept,
@@ -29,7 +30,7 @@ const SOURCE: &str = r#"
 __attribute__((noinline)) int visited(int n) { __asm__ volatile(""); return n + 1; }
 /* A probe as sys/sdt.h declares it: one instruction, a note about it, and a semaphore. */
 unsigned short semaphore __attribute__((section(".probes")));
-static void declared(void) {
+static void declared(int n, const char *text) {
     __asm__ volatile(
         "990: nop\n"
         ".pushsection .note.stapsdt,\"?\",\"note\"\n"
@@ -38,7 +39,7 @@ static void declared(void) {
         "991: .asciz \"stapsdt\"\n"
         "992: .balign 4\n"
         "993: .8byte 990b, _.stapsdt.base, semaphore\n"
-        ".asciz \"own\"\n.asciz \"passed\"\n.asciz \"\"\n"
+        ".asciz \"own\"\n.asciz \"passed\"\n.asciz \"-4@%0 8@%1\"\n"
         "994: .balign 4\n"
         ".popsection\n"
         ".ifndef _.stapsdt.base\n"
@@ -46,11 +47,11 @@ static void declared(void) {
         ".weak _.stapsdt.base\n.hidden _.stapsdt.base\n_.stapsdt.base: .space 1\n"
         ".size _.stapsdt.base, 1\n"
         ".popsection\n"
-        ".endif\n");
+        ".endif\n" : : "r"(n), "m"(text));
 }
 int main(int argc, char **argv) {
     int n = atoi(argv[1]), sum = 0;
-    for (int i = 0; i < n; i++) { sum += visited(i); if (*(volatile unsigned short *)&semaphore) declared(); }
+    for (int i = 0; i < n; i++) { sum += visited(i); if (*(volatile unsigned short *)&semaphore) declared(i, i % 2 ? "odd" : "even"); }
     return sum == -1;
 }
 "#;
@@ -144,6 +145,44 @@ fn a_declared_probe_is_counted() -> Outcome {
     let path = program.path();
     // It is passed only while its semaphore says that somebody listens.
     assert_eq!(counts(&[format!("usdt:{path}:own:passed")], &[&path, "41"]), [41]);
+    Ok(())
+}
+
+fn a_declared_probe_tells_its_arguments() -> Outcome {
+    if !cfg!(target_arch = "x86_64") {
+        return Err(Skip::needs("x86_64", "the probe is declared in its assembly"));
+    }
+    let program = Program::new("told")?;
+    let path = program.path();
+    let told = |kernel: &str, probe: &str| {
+        let mut trace = perfuse();
+        trace.args([
+            "trace",
+            "--kernel",
+            kernel,
+            "-e",
+            &format!("usdt:{path}:own:{probe}"),
+            "--",
+            &path,
+            "3",
+        ]);
+        let output = trace.output().expect("the program starts");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    for kernel in ["linux", "embedded"] {
+        let lines = ["(n=0 text=\"even\")", "(n=1 text=\"odd\")", "(n=2 text=\"even\")"];
+        let lines = lines.map(|line| format!("own:passed{line}\n")).concat();
+        assert_eq!(told(kernel, "passed(n=arg0,text=arg1:str)"), lines, "{kernel}");
+        assert!(told(kernel, "passed()").contains("own:passed(arg0=1 arg1=0x"), "{kernel}");
+    }
+    for (probe, part) in [
+        ("passed(arg2)", "own:passed has 2 arguments"),
+        ("passed(n)", "tells arg0, arg1, ..."),
+        ("pased(arg0)", "did you mean own:passed"),
+    ] {
+        let said = told("embedded", probe).replace("\n  ", " ");
+        assert!(said.contains(part), "{probe}: {said}");
+    }
     Ok(())
 }
 

@@ -1,9 +1,11 @@
 //! Probes of functions that tell arguments and what is returned: `uprobe:./server:handle(req->len, arg1)`,
-//! `uretprobe:./server:handle(retval)`.
+//! `uretprobe:./server:handle(retval)`; and [declared] ones, `usdt:./server:provider:name(arg0)`.
 //!
 //! They are made as tracepoints of their own in tracefs (`uprobe_events`), or the same of the embedded kernel, which fetches numbers and
 //! texts at the moment of the hit: a text does not change until it is read, and filters, keys and recordings know the fields as they know those of any
 //! tracepoint. They are gone when [`Arguments`] is dropped; those that a killed process has left behind are removed by the next one.
+
+mod declared;
 
 use crate::{Error, find_probes};
 use perfuse::abi::regs::Arch;
@@ -23,9 +25,16 @@ const MOST: usize = 32;
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Asked {
     path: String,
-    function: String,
-    on_return: bool,
+    place: Place,
     values: Vec<Value>,
+}
+
+/// Where it is in the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    Entry(String),
+    Return(String),
+    Declared { provider: String, name: String },
 }
 
 /// A value that is asked for: `len=req->len:u32`.
@@ -45,7 +54,7 @@ impl Asked {
     fn parse(text: &str) -> Option<Result<Self, String>> {
         let (word, rest) = text.split_once(':')?;
         let on_return = match word {
-            "uprobe" => false,
+            "uprobe" | "usdt" => false,
             "uretprobe" => true,
             _ => return None,
         };
@@ -55,7 +64,21 @@ impl Asked {
             None if on_return => (rest, "retval"),
             None => return None,
         };
-        Some(Self::of(place, list, on_return))
+        Some(match word {
+            "usdt" => Self::declared(place, list),
+            _ => Self::of(place, list, on_return),
+        })
+    }
+
+    fn declared(place: &str, list: &str) -> Result<Self, String> {
+        let form = "a declared probe with arguments is usdt:/PATH:PROVIDER:NAME(arg0,...)";
+        let (rest, name) = place.rsplit_once(':').ok_or(form)?;
+        let (path, provider) = rest.rsplit_once(':').ok_or(form)?;
+        if path.is_empty() || provider.is_empty() || name.is_empty() {
+            return Err(form.to_owned());
+        }
+        let place = Place::Declared { provider: provider.to_owned(), name: name.to_owned() };
+        Ok(Asked { path: path.to_owned(), place, values: values(list)? })
     }
 
     fn of(place: &str, list: &str, on_return: bool) -> Result<Self, String> {
@@ -68,19 +91,26 @@ impl Asked {
         if path.is_empty() || function.is_empty() || function.contains(['+', '*', '?', '[']) {
             return Err(form.to_owned());
         }
-        let values = list.split(',').map(str::trim).filter(|value| !value.is_empty()).map(Value::parse);
-        let values = values.collect::<Result<Vec<_>, _>>()?;
-        if values.len() > MOST {
-            return Err(format!("a probe tells at most {MOST} values"));
-        }
+        let values = values(list)?;
         if let (true, Some(value)) = (on_return, values.iter().find(|value| value.first() != "retval")) {
             return Err(format!("'{}': a return tells retval, and what that points at", value.path));
         }
         if let (false, true) = (on_return, values.iter().any(|value| value.first() == "retval")) {
             return Err("'retval' is told by a return: uretprobe:/PATH:FUNCTION(retval)".to_owned());
         }
-        Ok(Asked { path: path.to_owned(), function: function.to_owned(), on_return, values })
+        let place = if on_return { Place::Return } else { Place::Entry }(function.to_owned());
+        Ok(Asked { path: path.to_owned(), place, values })
     }
+}
+
+/// The values of a list.
+fn values(list: &str) -> Result<Vec<Value>, String> {
+    let values = list.split(',').map(str::trim).filter(|value| !value.is_empty()).map(Value::parse);
+    let values = values.collect::<Result<Vec<_>, _>>()?;
+    if values.len() > MOST {
+        return Err(format!("a probe tells at most {MOST} values"));
+    }
+    Ok(values)
 }
 
 impl Value {
@@ -198,20 +228,28 @@ impl Arguments {
     /// # Errors
     ///
     /// One makes no sense, its function or a value of it is not to be found, or tracefs refuses: in words.
-    pub fn make(events: &mut [(String, Option<String>)], is_embedded: bool) -> Result<Option<Self>, Error> {
+    pub fn make(
+        events: &mut Vec<(String, Option<String>)>,
+        is_embedded: bool,
+    ) -> Result<Option<Self>, Error> {
         let mut made: Option<Arguments> = None;
-        for (event, _) in events {
-            let Some(asked) = Asked::parse(event) else { continue };
+        for (event, filter) in std::mem::take(events) {
+            let Some(asked) = Asked::parse(&event) else {
+                events.push((event, filter));
+                continue;
+            };
             let refused = |why: String| Error::Plan(format!("{event}: {why}"));
             let arch =
                 Arch::NATIVE.ok_or_else(|| refused("registers of this architecture are not known".into()))?;
             let asked = asked.map_err(refused)?;
-            let text = definition(&asked, arch).map_err(refused)?;
+            let texts = definitions(&asked, arch).map_err(refused)?;
             let made = match &mut made {
                 Some(made) => made,
                 none => none.insert(Arguments::begin(is_embedded)?),
             };
-            *event = made.add(&asked, &text).map_err(refused)?;
+            for text in texts {
+                events.push((made.add(&asked.place, &text).map_err(refused)?, filter.clone()));
+            }
         }
         Ok(made)
     }
@@ -236,16 +274,26 @@ impl Arguments {
     }
 
     /// Defines one; its name.
-    fn add(&mut self, asked: &Asked, text: &str) -> Result<String, String> {
-        let group = format!("{GROUP}{}", std::process::id());
-        let sane = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
-        let function: String = asked.function.chars().map(sane).take(40).collect();
+    fn add(&mut self, place: &Place, text: &str) -> Result<String, String> {
+        let sane = |text: &str| -> String {
+            let sane = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+            text.chars().map(sane).take(40).collect()
+        };
+        let mut group = format!("{GROUP}{}", std::process::id());
+        let (function, ends) = match place {
+            Place::Entry(function) => (sane(function), ""),
+            Place::Return(function) => (sane(function), "__return"),
+            Place::Declared { provider, name } => {
+                group = format!("{group}_{}", sane(provider));
+                (sane(name), "")
+            }
+        };
         let begins = if function.starts_with(|c: char| c.is_ascii_digit()) { "_" } else { "" };
-        let base = format!("{begins}{function}{}", if asked.on_return { "__return" } else { "" });
+        let base = format!("{begins}{function}{ends}");
         let is_known = |name: &String| self.names.contains(&format!("{group}/{name}"));
         let mut names = std::iter::once(base.clone()).chain((2..).map(|number| format!("{base}_{number}")));
         let name = names.find(|name| !is_known(name)).unwrap_or(base);
-        let kind = if asked.on_return { 'r' } else { 'p' };
+        let kind = if let Place::Return(_) = place { 'r' } else { 'p' };
         self.tell(&format!("{kind}:{group}/{name} {text}"))?;
         self.names.push(format!("{group}/{name}"));
         Ok(format!("{group}:{name}"))
@@ -269,43 +317,56 @@ fn write(file: &Path, line: &str) -> std::io::Result<()> {
 fn clean(file: &Path) {
     let Ok(text) = fs::read_to_string(file) else { return };
     for name in text.lines().filter_map(|line| line.split_once(':')?.1.split(' ').next()) {
-        let pid = name.strip_prefix(GROUP).and_then(|rest| rest.split('/').next()?.parse::<u32>().ok());
+        let pid =
+            name.strip_prefix(GROUP).and_then(|rest| rest.split(['/', '_']).next()?.parse::<u32>().ok());
         if pid.is_some_and(|pid| !perfuse_proc::read::has_live_thread(pid)) {
             let _ = write(file, &format!("-:{name}\n"));
         }
     }
 }
 
-/// The place of a probe and its values, in the words of the kernel.
-fn definition(asked: &Asked, arch: Arch) -> Result<String, String> {
+/// The places of a probe and its values, in the words of the kernel.
+fn definitions(asked: &Asked, arch: Arch) -> Result<Vec<String>, String> {
     let path = fs::canonicalize(&asked.path).map_err(|error| format!("{}: {error}", asked.path))?;
     let path = path.to_str().filter(|path| !path.contains(char::is_whitespace)).map(str::to_owned);
     let path = path.ok_or("the kernel takes no path with spaces")?;
-    let place = ProbePlace::Uprobe {
-        path: path.clone(),
-        symbol: asked.function.clone(),
-        offset: 0,
-        on_return: asked.on_return,
-    };
+    match &asked.place {
+        Place::Entry(function) => Ok(vec![of_function(&path, function, &asked.values, false, arch)?]),
+        Place::Return(function) => Ok(vec![of_function(&path, function, &asked.values, true, arch)?]),
+        Place::Declared { provider, name } => {
+            declared::definitions(&path, (provider, name), &asked.values, arch)
+        }
+    }
+}
+
+/// The place of a function, or of its returns, and values of it.
+fn of_function(
+    path: &str,
+    function: &str,
+    asked: &[Value],
+    on_return: bool,
+    arch: Arch,
+) -> Result<String, String> {
+    let (path, symbol) = (path.to_owned(), function.to_owned());
+    let place = ProbePlace::Uprobe { path: path.clone(), symbol, offset: 0, on_return };
     let probes = find_probes(&place).map_err(|refusal| match refusal {
         Refusal::Unreadable(why) => why,
-        _ => format!("{path} has no function {}", asked.function),
+        _ => format!("{path} has no function {function}"),
     })?;
     let offset = probes.first().map(|probe| probe.offset).ok_or("it has no such function")?;
     let by_number = |value: &Value| value.number().is_some() || value.path == "retval";
-    let paths: Vec<&str> = asked.values.iter().map(|value| value.path.as_str()).collect();
+    let paths: Vec<&str> = asked.iter().map(|value| value.path.as_str()).collect();
     // Numbers of arguments and what is returned need no debug information.
-    let needs = asked.values.is_empty()
-        || asked.values.iter().any(|value| !(by_number(value) && value.kind.is_some()));
-    let known = if needs { described(&path, &asked.function, &paths)? } else { None };
-    let mut values = asked.values.clone();
+    let needs = asked.is_empty() || asked.iter().any(|value| !(by_number(value) && value.kind.is_some()));
+    let known = if needs { described(&path, function, &paths)? } else { None };
+    let mut values = asked.to_vec();
     let mut found = Vec::new();
     match known {
         // All that can be told.
-        Some(known) if asked.values.is_empty() => {
+        Some(known) if asked.is_empty() => {
             values = known.arguments.iter().filter_map(|name| Value::parse(name).ok()).take(MOST).collect();
             let paths: Vec<&str> = values.iter().map(|value| value.path.as_str()).collect();
-            let known = described(&path, &asked.function, &paths)?.unwrap_or_default();
+            let known = described(&path, function, &paths)?.unwrap_or_default();
             let (kept, of): (Vec<_>, Vec<_>) = values
                 .into_iter()
                 .zip(known.values)
@@ -328,7 +389,7 @@ fn definition(asked: &Asked, arch: Arch) -> Result<String, String> {
                 return Err(format!(
                     "'{}': names are told by debug information (-g), and {path} has none of {}; arg0, arg1, ... are \
                      the words that are passed to it",
-                    value.path, asked.function
+                    value.path, function
                 ));
             }
             found = values.iter().map(plain).collect();
@@ -367,12 +428,20 @@ mod tests {
 
     #[test]
     fn probes_with_arguments_are_told_from_others() {
-        for text in ["uprobe:/bin/a:main", "sched:sched_switch", "uprobe:/bin/a:main.c:12", "kprobe:do_exit"]
-        {
+        for text in [
+            "uprobe:/bin/a:main",
+            "sched:sched_switch",
+            "uprobe:/bin/a:main.c:12",
+            "kprobe:do_exit",
+            "usdt:/bin/a:b:c",
+        ] {
             assert_eq!(Asked::parse(text), None, "{text}");
         }
         let asked = Asked::parse("uprobe:./a:f(req->len, n=arg1:u8)").unwrap().unwrap();
-        assert_eq!((asked.path.as_str(), asked.function.as_str(), asked.on_return), ("./a", "f", false));
+        assert_eq!((asked.path.as_str(), &asked.place), ("./a", &Place::Entry("f".to_owned())));
+        let declared = Asked::parse("usdt:./a:b:python:call(arg0:str)").unwrap().unwrap();
+        let place = Place::Declared { provider: "python".to_owned(), name: "call".to_owned() };
+        assert_eq!((declared.path.as_str(), &declared.place, declared.values.len()), ("./a:b", &place, 1));
         let value = |name: &str, path: &str, kind: Option<&str>| Value {
             name: name.into(),
             path: path.into(),
@@ -381,7 +450,7 @@ mod tests {
         assert_eq!(asked.values, [value("req_len", "req->len", None), value("n", "arg1", Some("u8"))]);
         for text in ["uretprobe:./a:f", "uretprobe:./a:f(retval)", "uprobe:./a:f%return(retval)"] {
             let asked = Asked::parse(text).unwrap().unwrap();
-            assert_eq!((asked.on_return, asked.values.len()), (true, 1), "{text}");
+            assert_eq!((&asked.place, asked.values.len()), (&Place::Return("f".to_owned()), 1), "{text}");
         }
         assert_eq!(values("uprobe:/bin/a:main()"), Ok(Vec::new()));
     }
@@ -397,6 +466,7 @@ mod tests {
             ("uprobe:./a:f(a b)", "a value is arg0"),
             ("uprobe:./a:f(+8(%di))", "a value is arg0"),
             ("uprobe:./a:f(common_pid)", "needs another name"),
+            ("usdt:./a:name(arg0)", "usdt:/PATH:PROVIDER:NAME"),
         ] {
             let said = values(text).unwrap_err();
             assert!(said.contains(part), "{text}: {said}");

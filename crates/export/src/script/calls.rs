@@ -191,14 +191,18 @@ fn object(time: u64, (pid, tid): (u32, u32), comm: &[u8]) -> Map<String, Value> 
     members.into_iter().map(|(name, value): (&str, Value)| (name.to_owned(), value)).collect()
 }
 /// A hit of a probe with arguments as a call of its function, by the name that `perfuse-record` gives to its tracepoint: of
-/// `perfuse_7:parse` and `(4011d0) n=3 word="x"` it is `parse(n=3 word="x")`, and of a return `parse returns 3`.
+/// `perfuse_7:parse` and `(4011d0) n=3 word="x"` it is `parse(n=3 word="x")`, of a return `parse returns 3`, and of the probe
+/// `call` that `python` declares (`perfuse_7_python:call`), `python:call(arg0=1)`.
 fn of_function(name: &str, text: &str) -> Option<String> {
-    let (number, function) = name.strip_prefix("perfuse_")?.split_once(':')?;
+    let (group, function) = name.strip_prefix("perfuse_")?.split_once(':')?;
+    let (number, provider) =
+        group.split_once('_').map_or((group, None), |(number, name)| (number, Some(name)));
     number.parse::<u32>().ok()?;
     let (_, values) = text.strip_prefix('(')?.split_once(')')?;
     let values = values.trim_start();
-    Some(match function.split_once("__return") {
-        Some((function, _)) => format!("{function} returns {}", values.trim_start_matches("retval=")),
-        None => format!("{function}({values})"),
+    Some(match (provider, function.split_once("__return")) {
+        (Some(provider), _) => format!("{provider}:{function}({values})"),
+        (None, Some((function, _))) => format!("{function} returns {}", values.trim_start_matches("retval=")),
+        (None, None) => format!("{function}({values})"),
     })
 }
