@@ -31,14 +31,11 @@ fn what_is_let_through_never_faults() {
             Ok(program) => {
                 taken += 1;
                 let looked_at = machine.program(program).unwrap().verified().looked_at;
-                let ran = machine.run(program, &mut context, &mut NoWorld, 100_000).unwrap();
+                // Each instruction of a way was looked at, and a thing or two may come between.
+                let most = 2 * u64::from(looked_at) + 2;
+                let ran = machine.run(program, &mut context, &mut NoWorld, most).unwrap();
                 let text = perfuse_bpf::listing(&insns);
-                assert!(ran.result.is_ok(), "{:?}, PERFUSE_SEED={seed}:\n{text}", ran.result);
-                assert!(
-                    ran.instructions <= 2 * u64::from(looked_at) + 2,
-                    "{} of {looked_at}, PERFUSE_SEED={seed}",
-                    ran.instructions
-                );
+                assert!(ran.result.is_ok(), "{:?} of {most}, PERFUSE_SEED={seed}:\n{text}", ran.result);
             }
             Err(refusal) => {
                 let _ = refusal.to_string();
