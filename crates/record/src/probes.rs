@@ -16,6 +16,10 @@ const MOST: usize = 200;
 pub fn find_probes(place: &ProbePlace) -> Result<Vec<Probe>, Refusal> {
     let refused = |text: String| Refusal::Unreadable(text);
     let one = |offset: u64| Probe { offset, ..Probe::default() };
+    if let Some(event) = with_values(place) {
+        let by = "values are told by perfuse trace, which keeps a recording with -o";
+        return Err(refused(format!("{by}: perfuse trace -e '{event}'")));
+    }
     match place {
         ProbePlace::Uprobe { path, symbol, .. } if is_pattern(symbol) => functions(path, symbol),
         ProbePlace::Line { path, source, line } => of_line(path, source, *line),
@@ -56,6 +60,16 @@ pub fn find_probes(place: &ProbePlace) -> Result<Vec<Probe>, Refusal> {
         }
         ProbePlace::Kprobe { offset, .. } => Ok(vec![one(*offset)]),
     }
+}
+
+/// The event, if it is one of [`Arguments`](crate::Arguments).
+fn with_values(place: &ProbePlace) -> Option<String> {
+    let event = match place {
+        ProbePlace::Uprobe { path, symbol, .. } => format!("uprobe:{path}:{symbol}"),
+        ProbePlace::Usdt { path, provider, name } => format!("usdt:{path}:{provider}:{name}"),
+        _ => return None,
+    };
+    crate::Arguments::are_in(&event).then_some(event)
 }
 
 /// All functions whose names fit a pattern, in order of their places.
@@ -155,11 +169,6 @@ fn few(names: &[String]) -> String {
 }
 
 fn no_function(elf: &Elf, path: &str, symbol: &str) -> String {
-    if let Some((function, _)) = symbol.split_once('(').filter(|_| symbol.ends_with(')')) {
-        return format!(
-            "values of {function} are told by perfuse trace -e 'uprobe:{path}:{symbol}', which keeps a recording with -o"
-        );
-    }
     let table = elf.symbols().ok();
     let names: Vec<String> =
         table.iter().flat_map(|table| table.iter().map(|symbol| symbol.name().into_owned())).collect();
