@@ -376,11 +376,12 @@ fn of_function(
         }
         Some(known) => {
             for (value, of) in values.iter().zip(known.values) {
-                // A parameter may be called arg0, too; else it is a number.
-                found.push(match (of, by_number(value)) {
-                    (Ok(of), _) => of,
-                    (Err(_), true) => plain(value),
-                    (Err(why), false) => return Err(why),
+                // A parameter may be called arg0, too; else it is a number. What is returned may be none.
+                let is_word = value.number().is_some() || value.path == "retval" && value.kind.is_some();
+                found.push(match of {
+                    Ok(of) => of,
+                    Err(_) if is_word => plain(value),
+                    Err(why) => return Err(why),
                 });
             }
         }
@@ -409,13 +410,19 @@ fn described(path: &str, function: &str, paths: &[&str]) -> Result<Option<Functi
     let told = |error: perfuse_symbols::Error| error.to_string();
     let elf = Elf::open(Path::new(path)).map_err(told)?;
     let options = SymbolOptions::default();
+    // Other functions may have the same name.
+    let mut address = elf.function(function).map_err(told)?;
     let debug = match elf.has_lines() {
         true => Some((PathBuf::from(path), elf)),
         false => options.debug_file(Path::new(path), &elf, Elf::has_lines),
     };
     let Some((place, described)) = debug else { return Ok(None) };
+    if address.is_none() {
+        address = described.function(function).map_err(told)?;
+    }
+    let Some(address) = address else { return Ok(None) };
     let common = options.alternative_of(&place, &described);
-    described.function_values(common.as_ref(), function, paths).map_err(told)
+    described.function_values(common.as_ref(), address, paths).map_err(told)
 }
 
 #[cfg(test)]
