@@ -203,17 +203,23 @@ impl Args {
         let faults = [("maj", "major-faults"), ("min", "minor-faults")];
         let is_asked =
             |(word, _): &&(&str, &str)| self.faults.iter().any(|which| which == "all" || which == word);
-        let has_calls = wanted.has_calls && !self.no_syscalls;
+        let has_calls = wanted.has_calls && !self.no_syscalls && !wanted.calls.is_empty();
         wanted.has_calls = has_calls;
         wanted.events.extend(faults.iter().filter(is_asked).map(|(_, event)| ((*event).to_owned(), None)));
         if !has_calls && wanted.events.is_empty() {
             return Err(Failure::usage(
-                "--no-syscalls leaves nothing: -e names other events, --pf page faults",
+                "no system calls leave nothing: -e names other events, --pf page faults",
             ));
         }
         if !has_calls && (self.summary || self.count) && !self.has_rows() {
             return Err(Failure::usage(
                 "-c and -s are tables of system calls, and none are asked for: --by name --show count counts these events",
+            ));
+        }
+        let shows_counts = !self.show.is_empty() && self.show.iter().all(|what| *what == What::Count);
+        if !has_calls && self.has_rows() && self.of.is_none() && !shows_counts {
+            return Err(Failure::usage(
+                "rows tell durations of system calls, and none are asked for: --show count counts these events, --of FIELD sums up",
             ));
         }
         if self.live.is_some() && (self.has_lines() || self.input.is_some()) {

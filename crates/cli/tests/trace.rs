@@ -349,6 +349,9 @@ fn what_makes_no_sense_is_told_before_anything_runs() -> Outcome {
         (&["--show", "median", "--", "true"][..], "rows tell count, sum"),
         (&["-i", "x", "--", "true"][..], "-i tells of a recording"),
         (&["-c", "-e", "minor-faults", "--", "true"][..], "--by name --show count counts these"),
+        (&["-e", "minor-faults", "--by", "comm", "--", "true"], "--show count counts these"),
+        (&["-e", "trace=none", "--", "true"], "no system calls leave nothing"),
+        (&["-e", "!all", "--", "true"], "no system calls leave nothing"),
     ] {
         let output = run(arguments);
         let said = text(&output.stderr);

@@ -239,6 +239,22 @@ impl Registers {
         None
     }
 
+    /// Whether a thread has just come to where it stands by a return, as far as that can be seen: the address is still in the register
+    /// for it, or below the stack.
+    pub(crate) fn have_returned(&self, tid: Tid) -> bool {
+        if let Some(link) = self.link() {
+            return link == self.ip();
+        }
+        let mut below = [0; 8];
+        if crate::remote::read_exact(tid, self.stack().wrapping_sub(8), &mut below).is_err() {
+            return true;
+        }
+        let word = u64::from_le_bytes(below);
+        // 32-bit functions that return a struct take an argument away with it.
+        let halves = [word & u64::from(u32::MAX), word >> 32];
+        word == self.ip() || self.abi() == RegsAbi::ABI_32 && halves.contains(&self.ip())
+    }
+
     /// The frame pointer.
     pub fn frame(&self) -> u64 {
         self.words[at::FRAME]

@@ -158,6 +158,13 @@ impl Descriptors for Open {
     }
 }
 
+/// Why a thread cannot be looked at.
+fn unseen() -> Errno {
+    let failed = std::fs::File::open("/proc/self/status").err().and_then(|error| error.raw_os_error());
+    let out_of_descriptors = failed.filter(|errno| [Errno::EMFILE.0, Errno::ENFILE.0].contains(errno));
+    out_of_descriptors.map_or(Errno::ESRCH, Errno)
+}
+
 impl Embedded {
     fn machine(&self) -> MutexGuard<'_, Machine> {
         let mut machine = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
@@ -192,14 +199,14 @@ impl Embedded {
     /// A thread is to be measured: it has to be known, and one of another process traced.
     fn meet(&self, tid: i32, inherit: bool) -> Result<(), Errno> {
         let own = std::process::id() as i32;
-        let pid = if tid == 0 { own } else { proc::process_of(tid).ok_or(Errno::ESRCH)? };
+        let pid = if tid == 0 { own } else { proc::process_of(tid).ok_or_else(unseen)? };
         if pid == own {
             // To follow its children, it would have to trace itself.
             if inherit {
                 return Err(Errno::EOPNOTSUPP);
             }
             let tid = if tid == 0 { proc::own_tid() } else { tid };
-            return self.machine().adopt(pid, tid).map(drop).ok_or(Errno::ESRCH);
+            return self.machine().adopt(pid, tid).map(drop).ok_or_else(unseen);
         }
         let mut link = self.supervisor.lock().unwrap_or_else(PoisonError::into_inner);
         if link.is_none() {

@@ -4,6 +4,9 @@ use perfuse::abi::record::{RawRecord, RecordFormat};
 use perfuse::abi::{Attr, AttrFlags, ByteOrder, EventType, SampleType, Software};
 use std::collections::BTreeMap;
 
+/// Linux's clocks tick no more often, whatever period their samples tell.
+const SHORTEST_NS: f64 = 10_000.0;
+
 /// The clocks that are sampled, by the ids in their samples.
 #[derive(Debug, Default)]
 pub(crate) struct Clocks {
@@ -37,7 +40,8 @@ impl Clocks {
             None => self.by_id.values_mut().next(),
         };
         if let Some(clock) = clock {
-            clock.seen_ns += clock.format.period_of(sample).map_or(clock.period_ns, |ns| ns as f64);
+            let told = clock.format.period_of(sample).map_or(clock.period_ns, |ns| ns as f64);
+            clock.seen_ns += told.max(SHORTEST_NS);
         }
     }
 
@@ -108,7 +112,8 @@ fn period_ns(attr: &Attr) -> Option<f64> {
     let clocks = [Software::CPU_CLOCK.0, Software::TASK_CLOCK.0];
     let is_clock = attr.type_ == EventType::SOFTWARE && clocks.contains(&attr.config);
     let period = attr.sample_freq().map(|hz| 1e9 / hz as f64).or(attr.period().map(|ns| ns as f64));
-    period.filter(|&ns| ns > 0.0 && is_clock && !attr.flags.contains(AttrFlags::EXCLUDE_IDLE))
+    let period = period.filter(|&ns| ns > 0.0 && is_clock && !attr.flags.contains(AttrFlags::EXCLUDE_IDLE));
+    period.map(|ns| ns.max(SHORTEST_NS))
 }
 
 #[cfg(test)]

@@ -92,10 +92,12 @@ pub struct Received {
 }
 
 impl Signals {
-    /// Blocks `signals` for the calling thread (and those it starts) and collects them.
+    /// Blocks `signals` for the calling thread (and those it starts) and collects them. SIGHUP and SIGQUIT stay ignored where they are:
+    /// that is what nohup(1) asks for.
     pub fn collect(signals: &[i32]) -> Result<Self, Errno> {
         let mut set = SignalSet::empty();
-        signals.iter().for_each(|&signal| set.insert(signal));
+        let stays = |signal: i32| [SIGHUP, libc::SIGQUIT].contains(&signal) && is_ignored(signal);
+        signals.iter().filter(|signal| !stays(**signal)).for_each(|&signal| set.insert(signal));
         let before = set.block()?;
         // SAFETY: the pointer is to a live signal set.
         let fd = unsafe { libc::signalfd(-1, &set.0, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
@@ -141,12 +143,22 @@ pub fn block_all() {
     set.restore();
 }
 
-/// From now on children that merely stop or go on send no `SIGCHLD`; whatever handles it stays.
-pub fn only_ended_children_tell() -> Result<(), Errno> {
+/// How this process deals with a signal.
+fn action_of(signal: i32) -> Result<libc::sigaction, Errno> {
     // SAFETY: an all-zero sigaction is a valid value of that plain struct.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     // SAFETY: the pointer is to a live action, which is written.
-    crate::errno::check(unsafe { libc::sigaction(libc::SIGCHLD, std::ptr::null(), &mut action) })?;
+    crate::errno::check(unsafe { libc::sigaction(signal, std::ptr::null(), &mut action) })?;
+    Ok(action)
+}
+
+fn is_ignored(signal: i32) -> bool {
+    action_of(signal).is_ok_and(|action| action.sa_sigaction == libc::SIG_IGN)
+}
+
+/// From now on children that merely stop or go on send no `SIGCHLD`; whatever handles it stays.
+pub fn only_ended_children_tell() -> Result<(), Errno> {
+    let mut action = action_of(libc::SIGCHLD)?;
     action.sa_flags |= libc::SA_NOCLDSTOP;
     // SAFETY: the handler is the one that was there.
     crate::errno::check(unsafe { libc::sigaction(libc::SIGCHLD, &action, std::ptr::null_mut()) }).map(drop)

@@ -36,7 +36,7 @@ measured, 126 or 127 if it cannot be executed, 2 for a wrong command line, 130 a
 #[derive(Debug, clap::Args)]
 #[command(after_help = AFTER)]
 pub(crate) struct Args {
-    /// Commands, each as one argument, or as words with -- before each; the first is the reference. Words are split as a shell does, but no
+    /// Commands, each as one argument, or as words with -- between them; the first is the reference. Words are split as a shell does, but no
     /// shell runs them
     #[arg(value_name = "COMMAND", required_unless_present = "load")]
     pub(super) commands: Vec<String>,

@@ -198,9 +198,11 @@ fn of_function(name: &str, text: &str) -> Option<String> {
     let (number, provider) =
         group.split_once('_').map_or((group, None), |(number, name)| (number, Some(name)));
     number.parse::<u32>().ok()?;
-    let (_, values) = text.strip_prefix('(')?.split_once(')')?;
+    let (place, values) = text.strip_prefix('(')?.split_once(')')?;
     let values = values.trim_start();
-    Some(match (provider, function.split_once("__return")) {
+    // The record of a return tells from where to where.
+    let returned = function.rsplit_once("__return").filter(|_| place.contains("<-"));
+    Some(match (provider, returned) {
         (Some(provider), _) => format!("{provider}:{function}({values})"),
         (None, Some((function, _))) => format!("{function} returns {}", values.trim_start_matches("retval=")),
         (None, None) => format!("{function}({values})"),

@@ -38,6 +38,7 @@ mod tracers;
 use crate::machine::Machine;
 use crate::proc::{self, Namespace};
 use crate::ptrace::{self, Resume, SignalInfo, Tid};
+use crate::regs::Registers;
 use crate::served::{Descriptors, Served, carry_out};
 use crate::supervisor::{Front, Next, Supervisor};
 use crate::width::Width;
@@ -496,6 +497,11 @@ impl Front for Intercept {
         if let Some(width) = ptrace::event_message(tid).ok().and_then(filter::width_of) {
             // One that was killed meanwhile tells so next.
             return self.traced(supervisor, tid, width).unwrap_or(Next::Go(Resume::Continue(0)));
+        }
+        // A filter of the program's own wants a tracer, which it has not: as Linux has it, the call is not done.
+        if let Ok(mut registers) = Registers::of(tid) {
+            registers.set_result(-i64::from(libc::ENOSYS));
+            let _ = registers.replace_call(tid, None);
         }
         Next::Go(Resume::Continue(0))
     }

@@ -417,6 +417,7 @@ impl Supervisor {
 
     /// A thread has come to where functions return to. Those that it has left are told if they return there.
     fn returned(&mut self, tid: Tid, registers: &Registers) {
+        let came_by_return = registers.have_returned(tid);
         let Some(tracee) = self.tracees.get_mut(&tid) else { return };
         // On x86 the return address lay there.
         let left = registers.stack() + u64::from(registers.link().is_some());
@@ -425,9 +426,9 @@ impl Supervisor {
             .iter()
             .position(|one| one.stack < left)
             .unwrap_or(tracee.return_instances.len());
-        for one in
-            tracee.return_instances.split_off(stays).into_iter().rev().filter(|one| one.to == registers.ip())
-        {
+        let left = tracee.return_instances.split_off(stays);
+        // Code that catches an exception goes on there, too.
+        for one in left.into_iter().rev().filter(|one| came_by_return && one.to == registers.ip()) {
             self.tell_probes(tid, &one.probes, Some(one.function), &StoppedThread::new(tid, *registers));
         }
     }

@@ -460,7 +460,7 @@ impl<'r> Hit<'r> {
         remote::read_exact(self.tid, address, &mut word).ok().map(|()| u64::from_le_bytes(word))
     }
 
-    /// The text at an address, without the NUL that ends it.
+    /// The text at an address, without the NUL that ends it; nothing of one that is longer than all may be.
     fn text(&self, address: u64) -> Option<Vec<u8>> {
         const PIECE: usize = 256;
         let mut text = Vec::new();
@@ -474,8 +474,7 @@ impl<'r> Hit<'r> {
                 return Some(text);
             }
         }
-        text.truncate(TEXTS);
-        Some(text)
+        None
     }
 }
 
@@ -512,10 +511,13 @@ impl ProbePoint {
             match (value.at(&hit), value.kind) {
                 (found, Kind::Text) => {
                     let start = texts.len();
-                    if let Some(Found::Bytes(text)) = found {
-                        let room = TEXTS.saturating_sub(start + 1);
-                        texts.extend(text.iter().take(room));
-                        texts.push(0);
+                    // One that finds no room is told as one that could not be read.
+                    match found {
+                        Some(Found::Bytes(text)) if start + text.len() < TEXTS => {
+                            texts.extend(text);
+                            texts.push(0);
+                        }
+                        _ => {}
                     }
                     let place = (size + start) | (texts.len() - start) << 16;
                     data.extend((place as u32).to_ne_bytes());
