@@ -19,6 +19,7 @@ use perfuse::Perf;
 use perfuse_abi::regs::Arch;
 use perfuse_data::feature::{Feature, FeatureId};
 use perfuse_data::replay::{Lost, Replay, Step, Told, Traced};
+use perfuse_data::session::Session;
 use perfuse_data::{PerfData, ReadOptions};
 use perfuse_export::script::Stamp;
 use perfuse_record::{
@@ -507,7 +508,7 @@ pub(crate) fn run(args: &Args, record_args: &dyn Fn(Vec<OsString>) -> Result<Box
         });
         match (told, failed) {
             (Err(()), Some(failure)) => Err(failure),
-            _ => reader.finish(),
+            _ => reader.finish(replay.session()),
         }
     });
     let told = read.unwrap_or(Ok(0)).map(|lost| tell_losses(lost, &heard.texts));
@@ -582,8 +583,8 @@ fn tell(args: &Args, path: &std::path::Path, native: Arch) -> Result {
             return Err(Failure::new(format_args!("{path}: {cut}, and this machine tells none")));
         }
     }
-    recording::replay(replay, |step| reader.step(step))?;
-    tell_losses(reader.finish()?, &[]);
+    let replay = recording::replay(replay, |step| reader.step(step))?;
+    tell_losses(reader.finish(replay.session())?, &[]);
     Ok(ExitCode::SUCCESS)
 }
 
@@ -705,9 +706,9 @@ impl<'a> Reader<'a> {
     }
 
     /// Tells what never returned, and the tables; how many records were lost.
-    fn finish(&mut self) -> Result<u64> {
+    fn finish(&mut self, session: &Session) -> Result<u64> {
         let Reader { traced, lines, left, sums, .. } = self;
-        traced.rest(&mut |told| Self::told(lines.as_mut(), left, sums, &told))?;
+        traced.rest(session, &mut |told| Self::told(lines.as_mut(), left, sums, &told))?;
         if let Some(lines) = lines {
             lines.flush(0)?;
         }

@@ -2,6 +2,7 @@
 
 use super::{CallReplay, Heard, SampleField, SampleRecord, Step, sample_fields};
 use crate::Event;
+use crate::session::Session;
 use perfuse_abi::record::{Record, Sample};
 use perfuse_events::glob;
 use perfuse_trace::{
@@ -153,7 +154,7 @@ impl Traced {
             if done.is_ok() {
                 done = match heard {
                     Heard::Entered(..) => Ok(()),
-                    Heard::Call(call) => self.call(call, Some(step), visit),
+                    Heard::Call(call) => self.call(call, step.session, Some(step), visit),
                     Heard::Sample(event, sample) => self.sample(event, sample, step, visit),
                 };
             }
@@ -162,14 +163,18 @@ impl Traced {
         done
     }
 
-    /// Hands over the calls that never returned, when all is read.
+    /// Hands over the calls that never returned, when all is read: with names of this session.
     ///
     /// # Errors
     ///
     /// The first of `visit`.
-    pub fn rest<E>(&mut self, visit: &mut dyn FnMut(Told<'_>) -> Result<(), E>) -> Result<(), E> {
+    pub fn rest<E>(
+        &mut self,
+        session: &Session,
+        visit: &mut dyn FnMut(Told<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
         let rest = self.calls.rest();
-        rest.iter().try_for_each(|call| self.call(call, None, visit))
+        rest.iter().try_for_each(|call| self.call(call, session, None, visit))
     }
 
     /// Why the question could not be asked of any call or event.
@@ -180,6 +185,7 @@ impl Traced {
     fn call<E>(
         &mut self,
         call: &Call,
+        session: &Session,
         step: Option<&Step<'_>>,
         visit: &mut dyn FnMut(Told<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
@@ -195,7 +201,7 @@ impl Traced {
         if !self.wanted.calls.has(call.number) || !(self.paths.is_empty() || texts.iter().any(is_of_path)) {
             return Ok(());
         }
-        let comm = step.and_then(|step| Some(step.session.comm(step.session.comm_of(call.at.tid)?)));
+        let comm = session.comm_of(call.at.tid).map(|comm| session.comm(comm));
         let text = |index| texts.iter().find(|(place, _)| *place == index).map(|(_, text)| text.clone());
         let table = self.table;
         let record = CallRecord { call, calls: table, comm: comm.unwrap_or_default(), text: &text };
