@@ -316,7 +316,8 @@ impl Supervisor {
 
     fn seize_with(&mut self, pid: Tid, tid: Tid, options: i32) -> Result<TaskId, Errno> {
         if !self.traces(tid) {
-            ptrace::seize(tid, options)?;
+            let refused = |errno| if proc::is_dead(tid) { Errno::ESRCH } else { errno };
+            ptrace::seize(tid, options).map_err(refused)?;
             if self.tracees.is_empty() {
                 // Not before: processes that this thread starts would run so, too.
                 thread::ask_for_short_turns();
@@ -332,8 +333,11 @@ impl Supervisor {
     pub fn attach(&mut self, pid: Tid) -> Result<(), Errno> {
         let options = options_of(self.options, true);
         self.attached = true;
+        // A first thread that has ended stays in the list as long as there are others.
+        let mut dead = BTreeSet::new();
         loop {
-            let new: Vec<Tid> = proc::threads_of(pid).into_iter().filter(|&tid| !self.traces(tid)).collect();
+            let new = proc::threads_of(pid).into_iter();
+            let new: Vec<Tid> = new.filter(|tid| !self.traces(*tid) && !dead.contains(tid)).collect();
             if new.is_empty() {
                 return if self.tracees.values().any(|tracee| tracee.pid == pid) {
                     Ok(())
@@ -348,7 +352,7 @@ impl Supervisor {
                 }
                 match seized {
                     // It has ended meanwhile; or its maker was a tracee already, and so is it.
-                    Err(Errno::ESRCH) => {}
+                    Err(Errno::ESRCH) => drop(dead.insert(tid)),
                     Err(Errno::EPERM) if self.tracees.values().any(|tracee| tracee.pid == pid) => {
                         return Ok(());
                     }
