@@ -43,7 +43,8 @@ fn tests() {
                 the_second_time_nobody_is_asked,
                 the_first_process_of_a_namespace_ends,
                 what_the_tool_leaves_behind_is_asked_too,
-                who_stops_seldom_is_served;
+                who_stops_seldom_is_served,
+                nohup_is_heeded;
         },
     )
 }
@@ -372,6 +373,23 @@ fn all(storm: &str) -> Outcome {
         measured.goes_on();
         measured.send(signal);
         assert_eq!(measured.ends(), Some(128 + signal), "{way:?} of {storm}");
+    }
+    Ok(())
+}
+
+/// A terminal that goes away ends nobody who was started by nohup(1).
+fn nohup_is_heeded() -> Outcome {
+    for way in WAYS {
+        // The child inherits it.
+        ignore(libc::SIGHUP);
+        let mut measured = Measured::start(way, "signals");
+        deal_with_as_usual(libc::SIGHUP);
+        measured.goes_on();
+        measured.send(libc::SIGHUP);
+        measured.goes_on();
+        assert!(measured.child.try_wait().expect("a child").is_none(), "{way:?}");
+        measured.send(libc::SIGTERM);
+        assert_eq!(measured.ends(), Some(128 + libc::SIGTERM), "{way:?}");
     }
     Ok(())
 }

@@ -241,6 +241,7 @@ scenarios! {
     vfork_and_exec
     descriptors_run_out
     sigsys_is_left_alone
+    a_filter_that_wants_a_tracer
     breakpoints_are_counted
     breakpoints_that_cannot_be
     breakpoints_are_sampled

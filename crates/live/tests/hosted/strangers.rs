@@ -249,13 +249,19 @@ pub(crate) fn another_user_opens_events() {
 
 /// From now on the calls that tell of the right to look at others are answered as if it were there.
 fn answer_for_oneself() {
+    let calls = [libc::SYS_get_robust_list, libc::SYS_process_vm_readv];
+    filter_oneself(calls, libc::SECCOMP_RET_ERRNO | libc::EFAULT as u32);
+}
+
+/// A filter does this with two calls.
+fn filter_oneself(calls: [libc::c_long; 2], with_them: u32) {
     use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W};
     let filter = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
     let mut code = [
         filter(BPF_LD | BPF_W | BPF_ABS, 0, 0, 0),
-        filter(BPF_JMP | BPF_JEQ | BPF_K, 1, 0, libc::SYS_get_robust_list as u32),
-        filter(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, libc::SYS_process_vm_readv as u32),
-        filter(BPF_RET | BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EFAULT as u32),
+        filter(BPF_JMP | BPF_JEQ | BPF_K, 1, 0, calls[0] as u32),
+        filter(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, calls[1] as u32),
+        filter(BPF_RET | BPF_K, 0, 0, with_them),
         filter(BPF_RET | BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
     ];
     let program = libc::sock_fprog { len: code.len() as u16, filter: code.as_mut_ptr() };
@@ -265,6 +271,18 @@ fn answer_for_oneself() {
         libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program)
     };
     assert_eq!(put, 0, "filters can be had");
+}
+
+/// Calls that a filter of the tool's own leaves to a tracer are not done, as it has none.
+pub(crate) fn a_filter_that_wants_a_tracer() {
+    work::Child::fork(|| {
+        println!("{:?}", opened_on(0).map(drop));
+        filter_oneself([libc::SYS_getppid, libc::SYS_getsid], libc::SECCOMP_RET_TRACE | 7);
+        // SAFETY: plain numbers.
+        let answers = unsafe { [libc::syscall(libc::SYS_getppid), libc::syscall(libc::SYS_getsid, 0)] };
+        println!("{answers:?} {:?}", super::tracers::errno());
+    })
+    .join();
 }
 
 /// A filter of the tool's own gives no rights, neither before the first event nor after it.
