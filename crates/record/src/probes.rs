@@ -62,14 +62,14 @@ pub fn find_probes(place: &ProbePlace) -> Result<Vec<Probe>, Refusal> {
     }
 }
 
-/// The event, if it is one of [`Arguments`](crate::Arguments).
+/// The event, if it is one with values, which [`Arguments`](crate::Arguments) makes.
 fn with_values(place: &ProbePlace) -> Option<String> {
-    let event = match place {
-        ProbePlace::Uprobe { path, symbol, .. } => format!("uprobe:{path}:{symbol}"),
-        ProbePlace::Usdt { path, provider, name } => format!("usdt:{path}:{provider}:{name}"),
+    let (event, name) = match place {
+        ProbePlace::Uprobe { path, symbol, .. } => (format!("uprobe:{path}:{symbol}"), symbol),
+        ProbePlace::Usdt { path, provider, name } => (format!("usdt:{path}:{provider}:{name}"), name),
         _ => return None,
     };
-    crate::Arguments::are_in(&event).then_some(event)
+    (name.ends_with(')') && name.contains('(')).then_some(event)
 }
 
 /// All functions whose names fit a pattern, in order of their places.
