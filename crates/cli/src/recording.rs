@@ -475,7 +475,9 @@ impl FilterArgs {
         let switches = Switches { on, off, are_shown };
         let names = event_names(data);
         // The events of a pipe are not known yet.
-        if let Some((option, name)) = switches.unknown(&names).filter(|_| !names.is_empty()) {
+        if let Some(name) = switches.unknown(&names).filter(|_| !names.is_empty()) {
+            let is_on = switches.on.as_deref() == Some(name);
+            let option = if is_on { "--switch-on" } else { "--switch-off" };
             let names = foreign(names.join(", ").as_bytes()).to_string();
             let why = format!("{option} {}: the recording has no such event; it has {names}", foreign(name));
             return Err(Failure::new(why));

@@ -312,8 +312,7 @@ impl Args {
         let own = perfuse::tracefs::of_embedded();
         let is_told = |(event, _): &(String, Option<String>)| {
             own.iter().any(|(name, _)| event == name)
-                || ["uprobe:", "usdt:"].iter().any(|kind| event.starts_with(kind))
-                || Arguments::are_in(event)
+                || ["uprobe:", "uretprobe:", "usdt:"].iter().any(|kind| event.starts_with(kind))
         };
         let can_tell = wanted.events.iter().all(is_told) && !self.is_of_cpus();
         if !can_tell || !kernel::is_free(self.kernel.as_ref())? || Perf::linux_refuses().is_some() {

@@ -217,13 +217,8 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Whether an event is a probe with arguments.
-    pub fn are_in(event: &str) -> bool {
-        Asked::parse(event).is_some()
-    }
-
     /// Makes a tracepoint of each event that is a probe with arguments, and puts its name in its place; nothing where there is none.
-    /// `is_embedded`: it is the embedded kernel that is to have them.
+    /// `is_embedded`: the embedded kernel is to have them.
     ///
     /// # Errors
     ///
@@ -376,7 +371,7 @@ fn of_function(
         }
         Some(known) => {
             for (value, of) in values.iter().zip(known.values) {
-                // A parameter may be called arg0, too; else it is a number. What is returned may be none.
+                // A parameter may be called arg0, too; else it is a number. A function may return none.
                 let is_word = value.number().is_some() || value.path == "retval" && value.kind.is_some();
                 found.push(match of {
                     Ok(of) => of,

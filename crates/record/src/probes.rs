@@ -2,7 +2,7 @@
 //! [`finder`](perfuse_events::Machine::finder) of a machine whose events are resolved.
 
 use perfuse_events::{Probe, ProbePlace, Refusal, glob, is_pattern, nearest};
-use perfuse_symbols::{Elf, LineAddresses, SourceLine, SymbolOptions};
+use perfuse_symbols::{DeclaredProbe, Elf, LineAddresses, SourceLine, SymbolOptions};
 use std::path::Path;
 
 /// Each probe is some descriptors on every cpu; who means more has not looked at what the pattern fits.
@@ -36,30 +36,32 @@ pub fn find_probes(place: &ProbePlace) -> Result<Vec<Probe>, Refusal> {
                 .ok_or_else(|| refused(format!("{symbol} belongs to no part of {path} that is loaded")))
         }
         ProbePlace::Usdt { path, provider, name } => {
-            let declared = open(path)?.declared_probes().map_err(|error| refused(error.to_string()))?;
-            let fits =
-                |probe: &&perfuse_symbols::DeclaredProbe| probe.provider == *provider && probe.name == *name;
-            // A semaphore beyond 4 GiB has no place in an attr.
-            let found =
-                declared.iter().filter(fits).map(|probe| (probe.offset, probe.semaphore.unwrap_or(0)));
-            let found = found.filter(|(_, semaphore)| u32::try_from(*semaphore).is_ok());
-            let found: Vec<_> = found.map(|(at, semaphore)| Probe { semaphore, ..one(at) }).collect();
-            if found.is_empty() {
-                let names: Vec<_> =
-                    declared.iter().map(|probe| format!("{}:{}", probe.provider, probe.name)).collect();
-                let close = nearest(&format!("{provider}:{name}"), names.iter().map(String::as_str));
-                return Err(refused(match (close.is_empty(), names.is_empty()) {
-                    (false, _) => {
-                        format!("{path} declares no such probe; did you mean {}?", close.join(", "))
-                    }
-                    (true, false) => format!("{path} declares no such probe, but {}", few(&names)),
-                    (true, true) => format!("{path} declares no probes"),
-                }));
-            }
-            Ok(found)
+            let found = declared(path, provider, name)?.into_iter();
+            Ok(found
+                .map(|probe| Probe { semaphore: probe.semaphore.unwrap_or(0), ..one(probe.offset) })
+                .collect())
         }
         ProbePlace::Kprobe { offset, .. } => Ok(vec![one(*offset)]),
     }
+}
+
+/// The probes of a name that a file declares: one at least.
+pub(crate) fn declared(path: &str, provider: &str, name: &str) -> Result<Vec<DeclaredProbe>, Refusal> {
+    let refused = |text: String| Refusal::Unreadable(text);
+    let mut found = open(path)?.declared_probes().map_err(|error| refused(error.to_string()))?;
+    let names: Vec<_> = found.iter().map(|probe| format!("{}:{}", probe.provider, probe.name)).collect();
+    // A semaphore beyond 4 GiB has no place in an attr.
+    let has_place = |probe: &DeclaredProbe| u32::try_from(probe.semaphore.unwrap_or(0)).is_ok();
+    found.retain(|probe| probe.provider == provider && probe.name == name && has_place(probe));
+    if !found.is_empty() {
+        return Ok(found);
+    }
+    let close = nearest(&format!("{provider}:{name}"), names.iter().map(String::as_str));
+    Err(refused(match (close.is_empty(), names.is_empty()) {
+        (false, _) => format!("{path} declares no such probe; did you mean {}?", close.join(", ")),
+        (true, false) => format!("{path} declares no such probe, but {}", few(&names)),
+        (true, true) => format!("{path} declares no probes"),
+    }))
 }
 
 /// The event, if it is one with values, which [`Arguments`](crate::Arguments) makes.

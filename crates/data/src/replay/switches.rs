@@ -22,11 +22,10 @@ impl Switches {
         self.on.is_none() && self.off.is_none()
     }
 
-    /// The options and their names that no event has.
-    pub fn unknown<'s>(&'s self, names: &[String]) -> Option<(&'static str, &'s str)> {
-        let asked = [("--switch-on", &self.on), ("--switch-off", &self.off)];
-        let mut asked = asked.into_iter().filter_map(|(option, name)| Some((option, name.as_deref()?)));
-        asked.find(|(_, asked)| !names.iter().any(|name| is_name_of(asked, name)))
+    /// The first of the two that no event has for its name.
+    pub fn unknown(&self, names: &[String]) -> Option<&str> {
+        let mut asked = self.on.iter().chain(&self.off);
+        asked.find(|asked| !names.iter().any(|name| is_name_of(asked, name))).map(String::as_str)
     }
 }
 

@@ -271,7 +271,7 @@ impl Machine {
         Ok(self.places.as_mut().ok_or(Errno::ENOENT)?.number(place))
     }
 
-    /// The number of the place of a tracepoint that is one of a probe; nothing of other attrs. The same refusals.
+    /// The number of the place of a tracepoint that is one of a probe; nothing of other attrs. `ENOTSUPP` as of probes.
     pub(super) fn place_tracepoint(
         &mut self,
         seen: &Attr,
@@ -387,22 +387,27 @@ impl Machine {
     ) {
         let (Some(places), Some((_, tid))) = (&self.places, self.tid_of(task)) else { return };
         let pmu = places.pmu;
-        let point_of = |number: &u64| places.all.get(*number as usize)?.point.clone();
-        let points: Vec<_> = numbers.iter().filter_map(point_of).collect();
-        let plain: Vec<u64> = numbers.iter().copied().filter(|number| point_of(number).is_none()).collect();
-        let hit = || ProbeHit::new(tid, stopped.registers(), function);
-        let told: Vec<_> = points.iter().map(|point| (point.id, point.record(hit()))).collect();
+        // Those of tracepoints have records of their own.
+        let told = numbers.iter().map(|&number| {
+            match places.all.get(number as usize).and_then(|place| place.point.as_deref()) {
+                Some(point) => {
+                    (point.id, Some(point.record(ProbeHit::new(tid, stopped.registers(), function))))
+                }
+                None => (number, None),
+            }
+        });
+        let told: Vec<(u64, Option<Vec<u8>>)> = told.collect();
         // As Linux writes it: no type, no flags, the thread; then the function, if it is left, and the address.
         let mut record = vec![0; 4];
         record.extend(tid.to_ne_bytes());
         record.extend(function.into_iter().flat_map(u64::to_ne_bytes));
         record.extend(perfuse_engine::CpuState::ip(stopped).to_ne_bytes());
         self.happened(task, stopped, |engine, cpu, now| {
-            for &id in &plain {
-                engine.probe(pmu, cpu, now, &Hit::new(id, &record), stopped);
-            }
-            for (id, record) in &told {
-                engine.tracepoint(cpu, now, &Hit::new(*id, record), stopped);
+            for (id, own) in &told {
+                match own {
+                    Some(own) => engine.tracepoint(cpu, now, &Hit::new(*id, own), stopped),
+                    None => engine.probe(pmu, cpu, now, &Hit::new(*id, &record), stopped),
+                }
             }
         });
     }

@@ -198,7 +198,7 @@ struct Value {
     /// As it was written, without the name.
     text: String,
     source: Source,
-    /// What is added to an address before the word there is read, innermost first.
+    /// Steps that are added to an address before the word there is read, innermost first.
     loads: Vec<i64>,
     kind: Kind,
 }

@@ -1,12 +1,14 @@
-//! What declared probes tell (`usdt:./server:provider:name(arg0,arg1:str)`): each of their arguments stands where the compiler wrote
-//! down, in a register, in memory or as a number.
+//! Values of declared probes (`usdt:./server:provider:name(arg0,arg1:str)`): each argument stands where the compiler wrote down, in a
+//! register, in memory or as a number.
 
 use super::{TEXTS, Value};
-use crate::find_probes;
+use crate::probes;
 use perfuse::abi::regs::Arch;
-use perfuse_events::{ProbePlace, Refusal};
-use perfuse_symbols::Elf;
-use std::path::Path;
+use perfuse_events::Refusal;
+use perfuse_symbols::DeclaredProbe;
+
+/// So many places of a name are taken: each becomes an event.
+const MOST_PLACES: usize = 200;
 
 /// Where an argument is, in the words of the kernel, and its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,16 +25,17 @@ pub(super) fn definitions(
     values: &[Value],
     arch: Arch,
 ) -> Result<Vec<String>, String> {
-    let place =
-        ProbePlace::Usdt { path: path.to_owned(), provider: provider.to_owned(), name: name.to_owned() };
-    find_probes(&place).map_err(|refusal| match refusal {
+    let probes = probes::declared(path, provider, name).map_err(|refusal| match refusal {
         Refusal::Unreadable(why) => why,
         _ => format!("{path} declares no probe {provider}:{name}"),
     })?;
-    let elf = Elf::open(Path::new(path)).map_err(|error| error.to_string())?;
-    let probes = elf.declared_probes().map_err(|error| error.to_string())?;
-    let probes = probes.iter().filter(|probe| (&*probe.provider, &*probe.name) == (provider, name));
-    let definition = |probe: &perfuse_symbols::DeclaredProbe| {
+    if probes.len() > MOST_PLACES {
+        let places = probes.len();
+        return Err(format!(
+            "{path} declares it at {places} places, and no more than {MOST_PLACES} are taken"
+        ));
+    }
+    let definition = |probe: &DeclaredProbe| {
         let operands = operands(&probe.arguments, arch);
         let mut text = format!("{path}:{:#x}", probe.offset);
         if let Some(semaphore) = probe.semaphore {
@@ -61,7 +64,7 @@ pub(super) fn definitions(
         }
         Ok(text)
     };
-    probes.map(definition).collect()
+    probes.iter().map(definition).collect()
 }
 
 /// A value in the words of the kernel.

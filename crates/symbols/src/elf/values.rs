@@ -16,7 +16,7 @@ use std::cell::Cell;
 /// Types refer to types so often at most, and members are looked for in members so deep.
 const MOST_TYPES: u8 = 24;
 
-/// So many members are looked at for a function.
+/// So many members, and entries of lists of places, are looked at for a function.
 const MOST_MEMBERS: u32 = 1 << 16;
 
 /// Larger things are not passed in registers.
@@ -186,7 +186,7 @@ struct Function<O> {
 struct Types<'t, R: Reader> {
     dwarf: &'t Dwarf<R>,
     unit: &'t Unit<R>,
-    /// So many members may still be looked at.
+    /// So many members and entries may still be looked at.
     members: Cell<u32>,
     convention: &'t Convention,
     /// Where the function begins.
@@ -269,6 +269,12 @@ impl<R: Reader> Types<'_, R> {
         Ok(Function { arguments, returns })
     }
 
+    /// Takes one of the members and entries that may still be looked at.
+    fn may_look(&self) -> bool {
+        self.members.set(self.members.get().saturating_sub(1));
+        self.members.get() > 0
+    }
+
     /// Whether the unit is written in C, or in a language that does not say so.
     fn is_of_c(&self) -> gimli::Result<bool> {
         let mut entries = self.unit.entries();
@@ -291,7 +297,7 @@ impl<R: Reader> Types<'_, R> {
         })
     }
 
-    /// What an attribute says of the first instruction.
+    /// The expression of an attribute that holds at the first instruction.
     fn expression(&self, value: Option<AttributeValue<R>>) -> gimli::Result<Option<gimli::Expression<R>>> {
         match value {
             None => Ok(None),
@@ -299,6 +305,10 @@ impl<R: Reader> Types<'_, R> {
             Some(value) => {
                 let Some(mut list) = self.dwarf.attr_locations(self.unit, value)? else { return Ok(None) };
                 while let Some(entry) = list.next()? {
+                    // Arguments may share a list.
+                    if !self.may_look() {
+                        break;
+                    }
                     if (entry.range.begin..entry.range.end).contains(&self.address) {
                         return Ok(Some(entry.data));
                     }
@@ -320,10 +330,10 @@ impl<R: Reader> Types<'_, R> {
         let Some(expression) = self.expression(location)? else { return Ok(None) };
         let Convention { registers, above, stack, .. } = *self.convention;
         let word_of = |register: u16| registers.iter().position(|known| *known == register);
-        // Bytes above the stack pointer.
+        // Bytes above the first word that is passed there.
         let on_stack = |bytes: i64| {
-            let word = usize::try_from(bytes - above).ok().filter(|bytes| bytes % 8 == 0)? / 8;
-            Some(Place { word: registers.len() + word, behind: None })
+            let words = usize::try_from(bytes).ok().filter(|bytes| bytes % 8 == 0)? / 8;
+            Some(Place { word: registers.len().checked_add(words)?, behind: None })
         };
         let mut operations = expression.operations(self.unit.encoding());
         let (first, more) = (operations.next()?, operations.next()?);
@@ -343,16 +353,14 @@ impl<R: Reader> Types<'_, R> {
             (Some(gimli::Operation::RegisterOffset { register, offset, .. }), None)
                 if register.0 == stack =>
             {
-                on_stack(offset)
+                offset.checked_sub(above).and_then(on_stack)
             }
             (Some(gimli::Operation::RegisterOffset { register, offset, .. }), None) => {
                 let behind = u64::try_from(offset).ok();
                 word_of(register.0).zip(behind).map(|(word, behind)| Place { word, behind: Some(behind) })
             }
             // From the frame that the caller has left, where the stack pointer was before the call.
-            (Some(gimli::Operation::FrameOffset { offset }), None) if frame_is_known => {
-                on_stack(offset + above)
-            }
+            (Some(gimli::Operation::FrameOffset { offset }), None) => on_stack(offset),
             _ => None,
         };
         Ok(Some(place.ok_or(IN_PIECES)))
@@ -511,8 +519,7 @@ impl<R: Reader> Types<'_, R> {
         let mut children = tree.root()?.children();
         let mut within = Vec::new();
         while let Some(child) = children.next()? {
-            self.members.set(self.members.get().saturating_sub(1));
-            if self.members.get() == 0 {
+            if !self.may_look() {
                 return Ok(None);
             }
             let entry = child.entry();
